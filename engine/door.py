@@ -1,0 +1,230 @@
+"""The door between front and worker: values only, in plain integers, as msgpack frames. Knows neither side.
+
+The front sends Orders, the worker answers with Reports. Results are addressed by (seq, attempt), never by a
+place in a batch; the attempt number rises with every admission, so a late result is recognised and dropped.
+"""
+
+import struct
+from typing import Literal
+
+import msgspec
+
+Outcome = Literal["stop", "length", "yielded", "preempted", "error"]
+
+
+class Sampling(msgspec.Struct, frozen=True, array_like=True):
+    """What the worker must know to draw a sequence's tokens and to end it.
+
+    temperature 0 is greedy; top_k 0, top_p 1 and min_p 0 are off; seed is in [0, 2**64).
+    stop_ids end the sequence (the id is reported); they are masked while fewer than min_tokens are drawn.
+    max_tokens counts the outputs of the whole request, over all attempts.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0
+    max_tokens: int = 16
+    min_tokens: int = 0
+    stop_ids: tuple[int, ...] = ()
+
+
+class Admit(msgspec.Struct, frozen=True, array_like=True):
+    """A sequence to take in. `tokens` is the prompt and, on a later attempt, the outputs so far.
+
+    order rises with arrival at the front and is kept over attempts: the largest is the youngest.
+    salt separates prefix caches (the tenant or an operator's prefix group).
+    """
+
+    seq: int
+    attempt: int
+    tokens: tuple[int, ...]
+    prompt_len: int
+    sampling: Sampling
+    order: int = 0
+    tenant: str = "anonymous"
+    tier: int = 0
+    weight: int = 1
+    priority: int = 0
+    salt: str = ""
+
+
+class Orders(msgspec.Struct, frozen=True, array_like=True, tag="orders"):
+    """Applied in this order: cancel, give_back (yield), admit. `number` rises by one from 1."""
+
+    number: int
+    cancel: tuple[tuple[int, int], ...] = ()
+    give_back: tuple[tuple[int, int], ...] = ()
+    admit: tuple[Admit, ...] = ()
+
+
+class Result(msgspec.Struct, frozen=True, array_like=True):
+    """What a step or an order did to one attempt. `outcome` None: it goes on.
+
+    stop: a stop id was drawn (it is the last of `tokens` and `stop_id`). length: max_tokens or the context ended.
+    yielded, preempted: seat and pages are given back; the front may admit it again. error: `error` says why.
+    cached: prompt tokens found in the prefix cache (once, with the attempt's first slice); computed: tokens computed
+    for the first time; recomputed: tokens that an earlier attempt had computed already.
+    """
+
+    seq: int
+    attempt: int
+    tokens: tuple[int, ...] = ()
+    outcome: Outcome | None = None
+    stop_id: int | None = None
+    error: str | None = None
+    cached: int = 0
+    computed: int = 0
+    recomputed: int = 0
+
+
+class Headroom(msgspec.Struct, frozen=True, array_like=True):
+    """Room left after what the worker already holds, also for sequences it holds but has not seated.
+
+    seats: free seats less sequences waiting in the worker (may be negative). pages: free plus evictable pages less
+    what those need (may be negative). queued: sequences held without a seat.
+    """
+
+    seats: int
+    pages: int
+    queued: int = 0
+
+
+class Coefficients(msgspec.Struct, frozen=True, array_like=True):
+    """Seconds of a step: base + prompt * prompt tokens + sequence * sequences + context * tokens attended to."""
+
+    base: float
+    prompt: float
+    sequence: float
+    context: float
+
+
+class SliceRecord(msgspec.Struct, frozen=True, array_like=True):
+    """One sequence's token range in a step: positions [start, start + length)."""
+
+    seq: int
+    attempt: int
+    start: int
+    length: int
+    decode: bool
+
+
+class StepRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A step as planned and as it went. Times in seconds.
+
+    modelled: the step's cost by the coefficients it was planned with. decode_only: the same for its decodes alone
+    (0 without decodes). target: the most `modelled` may be (0: no target, nothing decodes).
+    coefficients: those the plan was made with.
+    """
+
+    number: int
+    slices: tuple[SliceRecord, ...]
+    prompt_tokens: int
+    decode_tokens: int
+    modelled: float
+    decode_only: float
+    target: float
+    coefficients: Coefficients
+    plan_seconds: float = 0.0
+    run_seconds: float = 0.0
+    commit_seconds: float = 0.0
+
+
+class Gauges(msgspec.Struct, frozen=True, array_like=True):
+    """Live state of the worker when the Report was made; counters are since start."""
+
+    running: int = 0
+    waiting: int = 0
+    pages_total: int = 0
+    pages_used: int = 0
+    pages_cached: int = 0
+    preemptions: int = 0
+    prefix_queries: int = 0  # tokens looked up
+    prefix_hits: int = 0  # tokens found
+    stale_orders: int = 0
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True, tag="report"):
+    """Sent after every step, after Orders that lead to no step, and every 500 ms when idle.
+
+    orders: the number of the last Orders applied. step: None when nothing ran.
+    """
+
+    orders: int
+    results: tuple[Result, ...]
+    headroom: Headroom
+    gauges: Gauges
+    coefficients: Coefficients
+    step: StepRecord | None = None
+
+
+class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
+    """First message to a worker process. `config` is EngineConfig as a dict of plain values."""
+
+    model: str
+    config: dict[str, str | int | float | bool | None]
+
+
+class Progress(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
+    """While a worker loads: what it does now, and the done part from 0 to 1."""
+
+    what: str
+    fraction: float
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
+    """A worker's model is loaded. `context` is the longest sequence served: the model's, the setting's or the pool's.
+
+    defaults: the model's own sampling defaults. seconds: load time by part. eos_ids: ids that end an answer.
+    """
+
+    model: str
+    architecture: str
+    vocab_size: int
+    context: int
+    eos_ids: tuple[int, ...]
+    defaults: dict[str, float]
+    pages: int
+    page_size: int
+    seats: int
+    dtype: str
+    device: str
+    parameters: int
+    seconds: dict[str, float]
+    notes: tuple[str, ...] = ()
+
+
+class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
+    """A worker could not start or had to end: one line for people; kind is the error's code."""
+
+    kind: str
+    message: str
+
+
+class Stop(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
+    """End the worker in order."""
+
+
+Message = Start | Progress | Ready | Failed | Orders | Report | Stop
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_length = struct.Struct("!I")
+HEADER_BYTES = _length.size
+
+
+def frame(message: Message) -> bytes:
+    """A message as 4 bytes of big-endian length and its msgpack."""
+    body = _encoder.encode(message)
+    return _length.pack(len(body)) + body
+
+
+def body_length(header: bytes) -> int:
+    """The length of the body that follows a header of HEADER_BYTES."""
+    return int(_length.unpack(header)[0])
+
+
+def parse(body: bytes) -> Message:
+    """The message in a frame's body. Raises msgspec.ValidationError on anything else."""
+    return _decoder.decode(body)

@@ -1,0 +1,1 @@
+"""The waiting room: who goes next. Pure: no torch, no clock, no I/O."""

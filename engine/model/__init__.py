@@ -1,0 +1,1 @@
+"""The model: weights, decoder, sampler, runner. torch lives here and in kernels/."""

@@ -1,0 +1,171 @@
+"""What a caller asks and what it gets back, as frozen values. Knows no torch, HTTP, tokenizer or clock.
+
+A Request never changes after submit; progress lives in the front's table and in the worker's Sequence.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from .errors import InvalidParameter
+
+FinishReason = Literal["stop", "length", "cancelled", "error"]
+
+SEED_BITS = 64
+MAX_STOPS = 16
+MAX_STOP_CHARS = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How tokens are drawn and when a sequence ends.
+
+    A field left None takes the model's own default (generation_config.json), then the neutral value
+    (temperature 1, top_k 0, top_p 1, min_p 0). Raises InvalidParameter naming the field.
+
+    temperature: 0 is greedy and ignores the other sampling fields; from 0 to 100.
+    top_k: keep the k likeliest tokens; 0 or -1 keeps all.
+    top_p: keep the smallest set with at least this probability, in (0, 1].
+    min_p: drop tokens below min_p times the likeliest one's probability, in [0, 1].
+    seed: the same request with the same seed gives the same tokens; None draws a fresh seed.
+    max_tokens: most output tokens; None means up to the end of the context.
+    min_tokens: end-of-sequence and stop ids cannot be drawn, nor stop strings match, before this many.
+    stop: text that ends the answer; it is never shown, nor is any part of it.
+    stop_token_ids: ids that end the answer.
+    ignore_eos: the model's end-of-sequence ids do not end the answer.
+    """
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    max_tokens: int | None = None
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        object.__setattr__(self, "stop", stop)
+        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
+        _number("temperature", self.temperature, 0.0, 100.0)
+        _number("top_p", self.top_p, 0.0, 1.0, above_low=True)
+        _number("min_p", self.min_p, 0.0, 1.0)
+        _integer("top_k", self.top_k, -1, None)
+        _integer("seed", self.seed, -(2 ** (SEED_BITS - 1)), 2**SEED_BITS - 1)
+        _integer("max_tokens", self.max_tokens, 1, None)
+        _integer("min_tokens", self.min_tokens, 0, None)
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise InvalidParameter(
+                f"min_tokens ({self.min_tokens}) must not exceed max_tokens ({self.max_tokens})", "min_tokens"
+            )
+        _stops(stop)
+        for token in self.stop_token_ids:
+            _integer("stop_token_ids", token, 0, None)
+
+    def resolved(self, defaults: Mapping[str, float]) -> "SamplingParams":
+        """Fill fields left None from `defaults` (temperature, top_k, top_p, min_p), then neutral values."""
+        neutral: dict[str, float] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+        given = {name: getattr(self, name) for name in neutral}
+        filled = {n: defaults.get(n, neutral[n]) if v is None else v for n, v in given.items()}
+        return replace(self, **filled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request as admitted at the front. `arrival` and `deadline` are instants of the engine's clock."""
+
+    id: str
+    prompt_ids: tuple[int, ...]
+    params: SamplingParams
+    tenant: str = "anonymous"
+    priority: int = 0  # lower is sooner, as in vLLM
+    deadline: float | None = None
+    arrival: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of a request. `cached_tokens` is the part of the prompt found in the prefix cache."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one step added to one request. Joined over a request, `text` is the whole answer.
+
+    token_ids belong to `text`, but for text still held back: ids wait with their text.
+    finish_reason is set on the last Delta of a request and only there; `usage` comes with it.
+    stop_reason is the stop string or the stop id that ended it. `error` explains finish_reason "error".
+    """
+
+    request_id: str
+    text: str = ""
+    token_ids: tuple[int, ...] = ()
+    finish_reason: FinishReason | None = None
+    stop_reason: str | int | None = None
+    usage: Usage | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A whole answer: the deltas of one request joined."""
+
+    request_id: str
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    stop_reason: str | int | None
+    usage: Usage
+    error: str | None = None
+
+    @classmethod
+    def join(cls, deltas: Iterable[Delta]) -> "Completion":
+        """Join the deltas of one finished request, in order."""
+        parts = list(deltas)
+        last = parts[-1]
+        assert last.finish_reason is not None and last.usage is not None, "the request has not ended"
+        return cls(
+            request_id=last.request_id,
+            text="".join(d.text for d in parts),
+            token_ids=tuple(t for d in parts for t in d.token_ids),
+            finish_reason=last.finish_reason,
+            stop_reason=last.stop_reason,
+            usage=last.usage,
+            error=last.error,
+        )
+
+
+def _number(name: str, value: object, low: float, high: float, *, above_low: bool = False) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidParameter(f"{name} must be a finite number, not {value!r}", name)
+    if value > high or value < low or (above_low and value == low):
+        bracket = "(" if above_low else "["
+        raise InvalidParameter(f"{name} must be in {bracket}{low:g}, {high:g}], not {value!r}", name)
+
+
+def _integer(name: str, value: object, low: int, high: int | None) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidParameter(f"{name} must be an integer, not {value!r}", name)
+    if value < low or (high is not None and value > high):
+        limit = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise InvalidParameter(f"{name} must be {limit}, not {value}", name)
+
+
+def _stops(stop: tuple[object, ...]) -> None:
+    if len(stop) > MAX_STOPS:
+        raise InvalidParameter(f"stop takes at most {MAX_STOPS} strings, not {len(stop)}", "stop")
+    for text in stop:
+        if not isinstance(text, str) or not text or len(text) > MAX_STOP_CHARS:
+            raise InvalidParameter(f"stop must be non-empty strings of at most {MAX_STOP_CHARS} characters", "stop")

@@ -1,0 +1,20 @@
+"""Where the packages lie: the folders keep their given names, the import name is fairstep."""
+
+from setuptools import setup
+
+PACKAGES = {
+    "fairstep": "engine",
+    "fairstep.fairness": "engine/fairness",
+    "fairstep.admission": "engine/admission",
+    "fairstep.stepping": "engine/stepping",
+    "fairstep.model": "engine/model",
+    "fairstep.text": "engine/text",
+    "fairstep.serving": "engine/serving",
+    "fairstep.kernels": "kernels",
+}
+
+setup(
+    packages=list(PACKAGES),
+    package_dir={"fairstep": "engine", "fairstep.kernels": "kernels"},
+    package_data={"fairstep": ["py.typed"]},
+)
