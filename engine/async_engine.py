@@ -1,0 +1,256 @@
+"""The asynchronous engine: one front on the event loop, one worker behind the door (a process, or a thread).
+
+Everything but loading and tokenizing runs on the loop, in short turns; nothing here computes.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+from .clock import Clock, MonotonicClock
+from .config import EngineConfig
+from .door import Failed, Message, Progress, Ready, Report, StepRecord
+from .engine import Prompt, draw_seed, quiet
+from .errors import ConfigError, EngineClosed, EngineDead, ModelError
+from .fairness.fcfs import Fcfs
+from .front import Front
+from .links import Build, Link, ProcessLink, ThreadLink
+from .machine import Machine
+from .metrics import Live, Metrics
+from .request import Completion, Delta, Request, SamplingParams
+from .streams import PromptStream, Stream
+from .text.tokenizer import Tokenizer, load_tokenizer
+from .worker import ProgressCall, build
+
+NOT_STARTED = "the engine has not started"
+CLOSED = "the engine was closed"
+SHORT_TEXT = 2_000  # characters that tokenize in well under a millisecond: not worth a thread
+
+
+class AsyncEngine:
+    """A model served to many callers of one event loop.
+
+    >>> async with AsyncEngine("smollm2") as engine:
+    ...     async for delta in engine.stream("The sky is", SamplingParams(max_tokens=8)):
+    ...         print(delta.text, end="", flush=True)
+
+    The worker is a process of its own; `in_process=True` runs it in a thread, which is slower beside other Python
+    code (see ThreadLink). model, config, progress: as Engine. Raises ModelError or ConfigError from start().
+    """
+
+    def __init__(
+        self,
+        model: str,
+        config: EngineConfig | None = None,
+        *,
+        in_process: bool = False,
+        model_name: str | None = None,
+        metrics: Metrics | None = None,
+        progress: ProgressCall = quiet,
+        clock: Clock | None = None,
+        tokenizer: Tokenizer | None = None,
+        build_worker: Build = build,
+    ) -> None:
+        self.config = (config or EngineConfig()).resolved(Machine.found())
+        self.model_name = model_name or model
+        self.metrics = metrics or Metrics(model_name=self.model_name)
+        self.failure: str | None = NOT_STARTED
+        self.seconds: dict[str, float] = {}
+        self._model = model
+        self._progress = progress
+        self._clock = clock or MonotonicClock()
+        self._tokenizer = tokenizer
+        self._link: Link = ThreadLink(build_worker) if in_process else ProcessLink()
+        self._ready: asyncio.Future[Ready] | None = None
+        self._front: Front | None = None
+        # weak: a stream that its reader has lost must be collected, which cancels it
+        self._streams: WeakValueDictionary[str, Stream] = WeakValueDictionary()
+
+    # --- life
+
+    async def start(self) -> None:
+        """Load model and tokenizer side by side. Raises ModelError, ConfigError or EngineDead."""
+        began = self._clock.now()
+        self._ready = asyncio.get_running_loop().create_future()
+        await self._link.start(self._model, self.config, self._on_message, self._on_end)
+        try:
+            if self._tokenizer is None:
+                self._tokenizer = await asyncio.to_thread(load_tokenizer, self._model)
+            self.seconds["tokenizer"] = self._clock.now() - began
+            info = await self._ready
+        except BaseException:
+            if not self._ready.cancel() and not self._ready.cancelled():
+                self._ready.exception()  # seen: the first error is the one told
+            await self.stop()
+            raise
+        self.seconds["ready"] = self._clock.now() - began
+        self._front = Front(info, self._tokenizer, Fcfs(), self.metrics, draw_seed)
+        self.failure = None
+
+    async def stop(self) -> None:
+        """End what is under way with an error, then the worker. Harmless when stopped."""
+        self._fail(CLOSED)
+        await self._link.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # --- text
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        assert self._tokenizer is not None, "start() first"
+        return self._tokenizer
+
+    async def encode(self, text: str) -> tuple[int, ...]:
+        """Token ids of a text; long texts are tokenized off the event loop. Raises InvalidRequest."""
+        if len(text) <= SHORT_TEXT:
+            return tuple(self.tokenizer.encode(text))
+        return tuple(await asyncio.to_thread(self.tokenizer.encode, text))
+
+    async def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+        """Token ids of a conversation through the model's chat template, off the event loop. Raises TemplateError."""
+        return tuple(await asyncio.to_thread(self.tokenizer.encode_chat, messages))
+
+    # --- requests
+
+    def submit(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        *,
+        tenant: str = "anonymous",
+        priority: int = 0,
+        deadline: float | None = None,
+        request_id: str | None = None,
+        arrival: float | None = None,
+    ) -> Stream:
+        """Let token ids wait for their turn. Call it on the engine's loop.
+
+        priority: lower is sooner. deadline, arrival: instants of the engine's clock (`now()`); arrival counts from the
+        call by default. Raises InvalidRequest naming the field, ContextTooLong, EngineClosed or EngineDead.
+        """
+        front = self._alive()
+        request = Request(
+            id=request_id or uuid4().hex,
+            prompt_ids=tuple(prompt_ids),
+            params=params or SamplingParams(),
+            tenant=tenant,
+            priority=priority,
+            deadline=deadline,
+            arrival=self._clock.now() if arrival is None else arrival,
+        )
+        front.submit(request)
+        stream = Stream(request.id, self._cancel)
+        self._streams[request.id] = stream
+        self._send_orders()
+        return stream
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None, **how: Any) -> PromptStream:
+        """The answer to a text or to token ids, for `async for`; leaving the loop cancels it. `how` as in submit()."""
+        arrival = self._clock.now()
+
+        async def open_stream() -> Stream:
+            ids = await self.encode(prompt) if isinstance(prompt, str) else prompt
+            return self.submit(ids, params, **{"arrival": arrival, **how})
+
+        return PromptStream(open_stream)
+
+    async def generate(self, prompt: Prompt, params: SamplingParams | None = None, **how: Any) -> Completion:
+        """The whole answer to a text or to token ids; cancelling the task cancels the request."""
+        arrival = self._clock.now()
+        ids = await self.encode(prompt) if isinstance(prompt, str) else prompt
+        return await self.submit(ids, params, **{"arrival": arrival, **how}).completion()
+
+    def now(self) -> float:
+        """The engine's clock, in seconds: what deadlines and arrivals are measured on."""
+        return self._clock.now()
+
+    # --- what is going on
+
+    @property
+    def info(self) -> Ready:
+        """What the worker loaded."""
+        return self._started().info
+
+    @property
+    def steps(self) -> Sequence[StepRecord]:
+        """The last steps as planned and as they went, oldest first."""
+        return tuple(self._started().steps)
+
+    def seq_of(self, request_id: str) -> int | None:
+        """The sequence number by which `steps` name a live request."""
+        return self._started().seq_of(request_id)
+
+    def live(self) -> Live:
+        """Running, waiting and KV use, as they are now."""
+        return self._started().live()
+
+    def render_metrics(self) -> bytes:
+        """Prometheus text of this engine's metrics, gauges read from live state."""
+        return self.metrics.render(self._started().live())
+
+    def check(self) -> None:
+        """Assert the front's invariants."""
+        self._started().check()
+
+    # --- inside
+
+    def _alive(self) -> Front:
+        if self._front is not None and self.failure is None:
+            return self._front
+        closed = self.failure == CLOSED
+        raise (EngineClosed if closed else EngineDead)(self.failure or NOT_STARTED)
+
+    def _started(self) -> Front:
+        if self._front is None:
+            raise EngineDead(self.failure or NOT_STARTED)
+        return self._front
+
+    def _send_orders(self) -> None:
+        if self._front is not None and (orders := self._front.orders(self._clock.now())) is not None:
+            self._link.send(orders)
+
+    def _cancel(self, request_id: str) -> None:
+        if self._front is None:
+            return
+        delta = self._front.cancel(request_id, self._clock.now())
+        if delta is not None:
+            self._deliver([delta])
+            self._send_orders()
+
+    def _deliver(self, deltas: Sequence[Delta]) -> None:
+        for delta in deltas:
+            if (stream := self._streams.get(delta.request_id)) is not None:
+                stream.deliver(delta)
+
+    def _on_message(self, message: Message) -> None:
+        match message:
+            case Report() if self._front is not None and self.failure is None:
+                self._deliver(self._front.receive(message, self._clock.now()))
+                self._send_orders()
+            case Progress(what, fraction):
+                self._progress(what, fraction)
+            case Ready() if self._ready is not None and not self._ready.done():
+                self._ready.set_result(message)
+            case Failed(kind, text) if self._ready is not None and not self._ready.done():
+                self._ready.set_exception(ConfigError(text) if kind == ConfigError.code else ModelError(text))
+
+    def _on_end(self, reason: str) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(EngineDead(f"{reason} while it loaded {self._model}"))
+        self._fail(reason)
+
+    def _fail(self, reason: str) -> None:
+        if self._front is not None and self.failure is None:
+            self._deliver(self._front.fail_all(reason, self._clock.now()))
+        self.failure = reason

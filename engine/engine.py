@@ -1,0 +1,178 @@
+"""The synchronous engine: front and worker joined by direct calls in the caller's thread.
+
+For scripts, notebooks and tests. Nothing happens but inside step(). Two engines in one process know nothing of each
+other.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Self
+from uuid import uuid4
+
+from .clock import Clock, MonotonicClock
+from .config import EngineConfig
+from .door import Ready, StepRecord
+from .errors import EngineClosed
+from .fairness.fcfs import Fcfs
+from .front import Front
+from .links import Build
+from .machine import Machine
+from .metrics import Metrics
+from .request import SEED_BITS, Completion, Delta, Request, SamplingParams
+from .text.tokenizer import Tokenizer, load_tokenizer
+from .worker import ProgressCall, build
+
+Prompt = str | Sequence[int]
+
+
+def draw_seed() -> int:
+    """A fresh seed for a request that names none."""
+    return secrets.randbits(SEED_BITS)
+
+
+def quiet(what: str, fraction: float) -> None:
+    """A progress call that shows nothing."""
+
+
+class Engine:
+    """A model, its waiting room and its step loop in one thread.
+
+    >>> engine = Engine("smollm2")
+    >>> print(engine.generate(["The sky is"], SamplingParams(max_tokens=8))[0].text)
+
+    model: an alias (smollm2), a Hugging Face directory or hub id, or a .gguf file. Raises ModelError if it cannot be
+    loaded and ConfigError if a setting is wrong. `progress` is told what loads and how far it is, from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        config: EngineConfig | None = None,
+        *,
+        progress: ProgressCall = quiet,
+        clock: Clock | None = None,
+        tokenizer: Tokenizer | None = None,
+        build_worker: Build = build,
+    ) -> None:
+        self.config = (config or EngineConfig()).resolved(Machine.found())
+        self.model_name = model
+        self._clock = clock or MonotonicClock()
+        self.tokenizer = tokenizer or load_tokenizer(model)
+        self._worker, self.info = build_worker(model, self.config, progress)
+        self.metrics = Metrics(model_name=model)
+        self._front = Front(self.info, self.tokenizer, Fcfs(), self.metrics, draw_seed)
+        self._ended: list[Delta] = []
+        self._closed = False
+
+    def submit(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        tenant: str = "anonymous",
+        priority: int = 0,
+        deadline: float | None = None,
+        request_id: str | None = None,
+    ) -> str:
+        """Let a prompt (text, or token ids) wait for its turn; returns the request's id.
+
+        priority: lower is sooner. deadline: an instant of the engine's clock. Raises InvalidRequest (naming the field),
+        ContextTooLong or EngineClosed.
+        """
+        if self._closed:
+            raise EngineClosed("the engine is closed")
+        arrival = self._clock.now()
+        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+        request = Request(
+            id=request_id or uuid4().hex,
+            prompt_ids=tuple(ids),
+            params=params or SamplingParams(),
+            tenant=tenant,
+            priority=priority,
+            deadline=deadline,
+            arrival=arrival,
+        )
+        self._front.submit(request)
+        return request.id
+
+    def cancel(self, request_id: str) -> bool:
+        """End a request wherever it is; its last Delta comes with the next step(). False if it has ended already."""
+        delta = self._front.cancel(request_id, self._clock.now())
+        if delta is not None:
+            self._ended.append(delta)
+        return delta is not None
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether step() has anything left to do or to tell."""
+        return self._front.has_requests or bool(self._ended)
+
+    def step(self) -> list[Delta]:
+        """Admit, compute one step, retire; what it added to each request."""
+        orders = self._front.orders(self._clock.now())
+        if orders is not None:
+            self._worker.apply(orders)
+        ended, self._ended = self._ended, []
+        return ended + self._front.receive(self._worker.step(), self._clock.now())
+
+    def generate(
+        self,
+        prompts: Iterable[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        on_done: Callable[[Completion], None] | None = None,
+    ) -> list[Completion]:
+        """Answer all prompts together; completions in the prompts' order. `on_done` is told of each as it ends.
+
+        Other requests under way in this engine go on, and their deltas are dropped: don't mix it with step().
+        """
+        prompts = list(prompts)
+        each = list(params) if isinstance(params, Sequence) else [params] * len(prompts)
+        ids = [self.submit(prompt, own) for prompt, own in zip(prompts, each, strict=True)]
+        parts: dict[str, list[Delta]] = {request_id: [] for request_id in ids}
+        done: dict[str, Completion] = {}
+        while len(done) < len(ids):
+            for delta in self.step():
+                if delta.request_id not in parts:
+                    continue
+                parts[delta.request_id].append(delta)
+                if delta.finish_reason is not None:
+                    done[delta.request_id] = Completion.join(parts[delta.request_id])
+                    if on_done is not None:
+                        on_done(done[delta.request_id])
+        return [done[request_id] for request_id in ids]
+
+    @property
+    def steps(self) -> Sequence[StepRecord]:
+        """The last steps as planned and as they went, oldest first."""
+        return tuple(self._front.steps)
+
+    def seq_of(self, request_id: str) -> int | None:
+        """The sequence number by which `steps` name a live request."""
+        return self._front.seq_of(request_id)
+
+    def render_metrics(self) -> bytes:
+        """Prometheus text of this engine's metrics."""
+        return self.metrics.render(self._front.live())
+
+    def check(self) -> None:
+        """Assert the invariants of every owner of a resource: for tests and for idle moments."""
+        self._front.check()
+        self._worker.check()
+
+    def close(self) -> None:
+        """Cancel what is under way and refuse what comes."""
+        self._closed = True
+        self._front.fail_all("the engine was closed", self._clock.now())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+__all__ = ["Engine", "Prompt", "Ready"]

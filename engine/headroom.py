@@ -1,0 +1,44 @@
+"""The front's view of a worker's room: the last Report's headroom less what was sent since. Knows no policy."""
+
+from dataclasses import dataclass
+
+from .door import Headroom
+
+AHEAD = 2  # sequences that may wait inside the worker, so that a seat never idles for a round trip
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    orders: int
+    pages: int
+    fits: bool
+
+
+class RoomLeft:
+    """Counts admissions that a Report has not yet covered. One owner: the Front."""
+
+    def __init__(self, seats: int, pages: int) -> None:
+        self._reported = Headroom(seats=seats, pages=pages)
+        self._sent: list[_Sent] = []
+
+    def can_send(self, pages: int) -> bool:
+        """Whether a sequence that needs `pages` pages may be sent: it fits, or few enough wait ahead of need."""
+        return self._fits(pages) or self._ahead() < AHEAD
+
+    def send(self, orders: int, pages: int) -> None:
+        """Count a sequence sent with Orders number `orders`."""
+        assert self.can_send(pages), "sent without room"
+        self._sent.append(_Sent(orders, pages, self._fits(pages)))
+
+    def report(self, orders: int, headroom: Headroom) -> None:
+        """Take a Report's headroom, which covers everything sent up to `orders`."""
+        self._reported = headroom
+        self._sent = [sent for sent in self._sent if sent.orders > orders]
+
+    def _fits(self, pages: int) -> bool:
+        seats = self._reported.seats - len(self._sent)
+        left = self._reported.pages - sum(sent.pages for sent in self._sent)
+        return seats > 0 and pages <= left
+
+    def _ahead(self) -> int:
+        return self._reported.queued + sum(not sent.fits for sent in self._sent)

@@ -1,0 +1,56 @@
+"""The machine found: what defaults depend on. Reads /proc and /sys; knows no torch and no settings."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+CPU_TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+CPU_QUOTA = "/sys/fs/cgroup/cpu.max"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What was found: physical cores usable by this process, and whether a CUDA device is there."""
+
+    cores: int = 2
+    cuda: bool = False
+    bfloat16: bool = False  # the CPU multiplies bfloat16 natively
+
+    @classmethod
+    def found(cls) -> "Machine":
+        """Look at this machine without importing torch."""
+        flags = _cpu_flags()
+        return cls(
+            cores=_usable_cores(),
+            cuda=os.path.exists("/dev/nvidia0"),
+            bfloat16="avx512_bf16" in flags or "amx_bf16" in flags,
+        )
+
+
+def _usable_cores() -> int:
+    """Physical cores this process may run on, within the container's quota; at least 1."""
+    cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    siblings = {_read(CPU_TOPOLOGY.format(cpu)) or str(cpu) for cpu in cpus}  # hyper-threads share an entry
+    return max(1, min(len(siblings), _quota(_read(CPU_QUOTA)) or len(siblings)))
+
+
+def _quota(text: str) -> int | None:
+    """Whole cores in a cgroup's `cpu.max` ("200000 100000"), None where it sets no limit."""
+    parts = text.split()
+    if len(parts) != 2 or parts[0] == "max":
+        return None
+    return max(1, round(int(parts[0]) / int(parts[1])))
+
+
+def _cpu_flags() -> frozenset[str]:
+    for line in _read("/proc/cpuinfo").splitlines():
+        if line.startswith("flags"):
+            return frozenset(line.split(":", 1)[1].split())
+    return frozenset()
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

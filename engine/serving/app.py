@@ -1,0 +1,166 @@
+"""The HTTP application: routes of the OpenAI protocol over an AsyncEngine. It can be mounted in another ASGI app.
+
+Knows no model and no process; whoever made the engine starts and stops it, unless told otherwise.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from .. import __version__
+from ..clock import wall_time
+from ..errors import EngineDead, FairstepError, UnknownModel
+from .ask import Ask, chat_ask, completion_ask
+from .body import OFF_LOOP_BYTES, parse_object, read_body
+from .chat import ChatWriter
+from .completions import TextWriter
+from .exchange import Exchange
+from .guard import Guard
+from .limits import Limits
+from .replies import JsonReply, failure_of
+from .writer import Writer
+
+if TYPE_CHECKING:
+    from ..async_engine import AsyncEngine
+
+CLIENT_WENT_AWAY = 499  # nobody receives it; middleware around us may count it
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def create_app(
+    engine: "AsyncEngine",
+    *,
+    served_model_name: str | None = None,
+    max_body_bytes: int = Limits.body_bytes,
+    max_prompts: int = Limits.prompts,
+    ping_seconds: float = Limits.ping_seconds,
+    manage_engine: bool = False,
+) -> FastAPI:
+    """An application that serves `engine`, at its root or mounted: `host.mount("/llm", create_app(engine))`.
+
+    served_model_name: the id clients use (default: the engine's). max_prompts: most prompts in one body.
+    ping_seconds: a stream silent for so long gets an SSE comment. manage_engine: start the engine when the application
+    starts, stop it when it ends; a mounted application's lifespan is not run, so there the host does it.
+    """
+    limits = Limits(body_bytes=max_body_bytes, prompts=max_prompts, ping_seconds=ping_seconds)
+    service = Service(engine, served_model_name or engine.model_name, limits)
+    app = FastAPI(
+        title="fairstep",
+        version=__version__,
+        docs_url=None,  # FastAPI's pages load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan(engine) if manage_engine else None,
+    )
+    app.add_middleware(Guard)
+    for kind in (FairstepError, HTTPException):
+        app.add_exception_handler(kind, _tell)
+    app.add_exception_handler(ClientDisconnect, _nobody)
+    app.post("/v1/chat/completions")(service.chat)
+    app.post("/v1/completions")(service.completions)
+    app.get("/v1/models")(service.models)
+    app.get("/v1/models/{name:path}")(service.model)
+    app.get("/metrics")(service.metrics)
+    app.get("/health")(service.health)
+    app.get("/version")(version)
+    app.get("/ping")(ping)
+    return app
+
+
+class Service:
+    """The routes of one engine under one model name."""
+
+    def __init__(self, engine: "AsyncEngine", model: str, limits: Limits) -> None:
+        self._engine = engine
+        self._model = model
+        self._limits = limits
+        self._created = wall_time()
+
+    async def chat(self, request: Request) -> Response:
+        """POST /v1/chat/completions"""
+        return await self._generate(request, ChatWriter, chat_ask)
+
+    async def completions(self, request: Request) -> Response:
+        """POST /v1/completions"""
+        return await self._generate(request, TextWriter, lambda body: completion_ask(body, self._limits.prompts))
+
+    async def models(self) -> Response:
+        """GET /v1/models"""
+        return JsonReply({"object": "list", "data": [self._card()]})
+
+    async def model(self, name: str) -> Response:
+        """GET /v1/models/{name}"""
+        self._check_model(name)
+        return JsonReply(self._card())
+
+    async def metrics(self) -> Response:
+        """GET /metrics"""
+        return Response(self._engine.render_metrics(), media_type=METRICS_TYPE)
+
+    async def health(self) -> Response:
+        """GET /health: 200 while the engine can serve, else 503 that says why."""
+        if self._engine.failure is not None:
+            raise EngineDead(self._engine.failure)
+        return Response()
+
+    async def _generate(
+        self, request: Request, writer: type[Writer], check: Callable[[Mapping[str, Any]], Ask]
+    ) -> Response:
+        raw = await read_body(request, self._limits.body_bytes)
+        arrival = self._engine.now()
+        if len(raw) > OFF_LOOP_BYTES:
+            ask = await asyncio.to_thread(lambda: check(parse_object(raw)))
+        else:
+            ask = check(parse_object(raw))
+        if ask.model:
+            self._check_model(ask.model)
+        seconds = self._limits.ping_seconds
+        return Exchange(self._engine, self._model, ask, writer, arrival=arrival, ping_seconds=seconds)
+
+    def _check_model(self, name: str) -> None:
+        if name != self._model:
+            raise UnknownModel(f"the model {name[:200]!r} is not served here; {self._model!r} is")
+
+    def _card(self) -> dict[str, Any]:
+        return {
+            "id": self._model,
+            "object": "model",
+            "created": self._created,
+            "owned_by": "fairstep",
+            "root": self._model,
+            "parent": None,
+            "max_model_len": self._engine.info.context,
+            "permission": [],
+        }
+
+
+async def version() -> Response:
+    """GET /version"""
+    return JsonReply({"version": __version__})
+
+
+async def ping() -> Response:
+    """GET /ping: the event loop answers."""
+    return Response()
+
+
+async def _tell(_: Request, error: Exception) -> Response:
+    return failure_of(error).reply()
+
+
+async def _nobody(_: Request, error: Exception) -> Response:
+    return Response(status_code=CLIENT_WENT_AWAY)
+
+
+def _lifespan(engine: "AsyncEngine") -> Any:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with engine:
+            yield
+
+    return lifespan

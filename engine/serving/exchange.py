@@ -1,0 +1,153 @@
+"""One request between a client and the engine: tokenize, submit, write the answer; given up when the client goes.
+
+The only owner of the engine's streams here: however it ends, none of them goes on.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ..admission.fit import answer_room
+from ..errors import EngineClosed, EngineDead, FairstepError
+from ..request import Completion, Delta, SamplingParams
+from .ask import Ask, named_as_sent, token_ids
+from .disconnect import until_disconnect
+from .fan_in import fan_in
+from .replies import JsonReply, failure_of
+from .sse import PING, EventStream, event
+from .writer import Writer
+
+if TYPE_CHECKING:
+    from ..async_engine import AsyncEngine
+    from ..streams import Stream
+
+log = logging.getLogger(__name__)
+
+
+class Exchange(Response):
+    """A reply that does its work when it is sent. `arrival` is an instant of the engine's clock."""
+
+    def __init__(
+        self,
+        engine: "AsyncEngine",
+        model: str,
+        ask: Ask,
+        writer: type[Writer],
+        *,
+        arrival: float,
+        ping_seconds: float,
+    ) -> None:
+        super().__init__()
+        self._engine = engine
+        self._model = model
+        self._ask = ask
+        self._writer = writer
+        self._arrival = arrival
+        self._ping_seconds = ping_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._ask.stream:
+            reply = await until_disconnect(receive, self._whole())
+            await reply(scope, receive, send)
+            return
+        events = EventStream(send)
+        try:
+            await until_disconnect(receive, self._stream(events))
+        except ClientDisconnect:
+            if not events.started:  # else there is nobody left to answer
+                raise
+
+    async def _whole(self) -> Response:
+        """The whole answer as one reply."""
+        async with self._submitted() as (writer, streams):
+            deltas: list[list[Delta]] = [[] for _ in streams]
+            async with aclosing(fan_in(streams, None)) as items:
+                async for item in items:
+                    assert item is not None
+                    index, delta = item
+                    self._check(delta)
+                    writer.tally.add(index, delta)
+                    deltas[index].append(delta)
+            return JsonReply(writer.whole([Completion.join(parts) for parts in deltas]))
+
+    async def _stream(self, events: EventStream) -> None:
+        """The answer as events. An error before the first byte is raised, a later one is an event."""
+        try:
+            await self._send_chunks(events)
+        except Exception as error:
+            if not events.started:
+                raise
+            if not isinstance(error, FairstepError):
+                log.exception("a stream failed")
+            await events.send(event(failure_of(error).body()))
+        await events.finish()
+
+    async def _send_chunks(self, events: EventStream) -> None:
+        async with self._submitted() as (writer, streams):
+            async with aclosing(fan_in(streams, self._ping_seconds)) as items:
+                async for item in items:
+                    if item is None:
+                        await events.send(PING)
+                        continue
+                    self._check(item[1])
+                    if chunks := writer.chunks(*item):
+                        await events.send(b"".join(map(event, chunks)))
+            if self._ask.include_usage:
+                await events.send(event(writer.usage_chunk()))
+
+    @asynccontextmanager
+    async def _submitted(self) -> AsyncIterator[tuple[Writer, Sequence["Stream"]]]:
+        """All prompts in the engine's hands; on leaving, those that have not ended are cancelled, together."""
+        streams: list[Stream] = []
+        try:
+            with named_as_sent(self._ask.field_names):
+                prompts = await self._tokenize()
+                writer = self._writer(
+                    self._model,
+                    prompts,
+                    return_token_ids=self._ask.return_token_ids,
+                    continuous_usage=self._ask.continuous_usage,
+                )
+                for index, prompt in enumerate(prompts):
+                    streams.append(self._submit(prompt, f"{writer.id}-{index}" if index else writer.id))
+            yield writer, streams
+        finally:
+            for stream in streams:
+                stream.cancel()
+
+    async def _tokenize(self) -> list[tuple[int, ...]]:
+        if self._engine.failure is not None:
+            raise EngineDead(self._engine.failure)
+        prompts = [await token_ids(self._engine, prompt) for prompt in self._ask.prompts]
+        for prompt in prompts:  # the whole body is refused before any of it runs
+            answer_room(len(prompt), None, self._engine.info.context)
+        return prompts
+
+    def _submit(self, prompt: tuple[int, ...], request_id: str) -> "Stream":
+        return self._engine.submit(
+            prompt,
+            self._params(len(prompt)),
+            priority=self._ask.priority,
+            request_id=request_id,
+            arrival=self._arrival,
+        )
+
+    def _params(self, prompt_tokens: int) -> SamplingParams:
+        params, most = self._ask.params, self._ask.default_max_tokens
+        if params.max_tokens is not None or most is None:
+            return params
+        return replace(params, max_tokens=min(most, answer_room(prompt_tokens, None, self._engine.info.context)))
+
+    def _check(self, delta: Delta) -> None:
+        """Raise for an answer that ended other than by itself: its reason is no word of the protocol."""
+        if delta.finish_reason == "cancelled":
+            raise EngineClosed("the server cancelled this request")
+        if delta.finish_reason == "error":
+            reason = delta.error or "the request failed"
+            raise FairstepError(reason) if self._engine.failure is None else EngineDead(reason)

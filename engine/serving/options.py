@@ -1,0 +1,84 @@
+"""Command-line options made from a config's fields, so that a setting has one name and one help text everywhere."""
+
+from collections.abc import Callable
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import click
+
+from ..config import EngineConfig
+from .settings import readable
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class SectionedCommand(click.Command):
+    """A command whose help lists its options under headings: the command's own first, then a config's."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record:
+                sections.setdefault(getattr(param, "section", "Options"), []).append(record)
+        for heading in sorted(sections, key=("Options", "Server options", "Engine options").index):
+            with formatter.section(heading):
+                formatter.write_dl(sections[heading])
+
+
+class ConfigOption(click.Option):
+    """An option that sets one field of a config."""
+
+    section: str
+
+
+def config_options(config_type: type[EngineConfig]) -> Callable[[Command], Command]:
+    """A decorator that adds `--config FILE` (as `config_file`) and an option for each field (None: not given)."""
+    engine_keys = {each.name for each in fields(EngineConfig)}
+    types = get_type_hints(config_type)
+
+    def add(command: Command) -> Command:
+        for each in reversed(fields(config_type)):
+            command = click.option(*_names(each, types[each.name]), cls=ConfigOption, **_traits(each, types))(command)
+            added: ConfigOption = command.__click_params__[-1]  # type: ignore[attr-defined]
+            added.section = "Engine options" if each.name in engine_keys else "Server options"
+        file = click.Path(dir_okay=False, path_type=Path)
+        return click.option("--config", "config_file", type=file, help="TOML file with any of the settings below.")(
+            command
+        )
+
+    return add
+
+
+def _names(setting: Field[Any], kind: Any) -> tuple[str, str]:
+    dashed = setting.name.replace("_", "-")
+    return setting.name, f"--{dashed}/--no-{dashed}" if kind is bool else f"--{dashed}"
+
+
+def _traits(setting: Field[Any], types: dict[str, Any]) -> dict[str, Any]:
+    kind = types[setting.name]
+    text = setting.metadata["help"]
+    if setting.default is not None:
+        text += f"  [default: {readable(setting, setting.default)}]"
+    traits: dict[str, Any] = {"default": None, "help": text}
+    return traits if kind is bool else {**traits, **_reading(setting, kind)}
+
+
+def _reading(setting: Field[Any], kind: Any) -> dict[str, Any]:
+    """How an option is read and the word for it in the help; what stays text here, the config reads."""
+    if "choices" in setting.metadata:
+        return {"type": click.Choice(setting.metadata["choices"]), "metavar": "NAME"}
+    if setting.metadata.get("size"):
+        return {"type": click.STRING, "metavar": "SIZE"}
+    kinds = get_args(kind) or (kind,)  # `int | None` gives (int, NoneType)
+    if float in kinds:
+        return {"type": click.STRING, "metavar": "N|auto", "callback": _number_or_text}
+    return {"type": click.INT, "metavar": "N"} if int in kinds else {"type": click.STRING, "metavar": "TEXT"}
+
+
+def _number_or_text(ctx: click.Context, param: click.Parameter, value: str | None) -> float | str | None:
+    try:
+        return value if value is None else float(value)
+    except ValueError:
+        return value

@@ -1,0 +1,146 @@
+"""`fairstep serve`: listens, loads, serves, and ends in order on SIGINT or SIGTERM.
+
+The port is taken before anything loads. The HTTP side is imported in a thread, so that the worker, which loads on
+another core, does not wait for it.
+"""
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from .. import __version__
+from ..async_engine import AsyncEngine
+from ..config import ServeConfig
+from ..metrics import Metrics
+from .entrance import Entrance
+from .listener import BACKLOG, listen, url_of
+from .progress import LoadingDisplay
+from .settings import Settings
+
+if TYPE_CHECKING:
+    import uvicorn
+
+GRACE_SECONDS = 10  # after a signal, answers under way may go on for so long
+
+
+def run_server(model: str, settings: Settings) -> None:
+    """Serve until SIGINT or SIGTERM. Raises ConfigError, ModelError or EngineDead."""
+    config = settings.config
+    logging.basicConfig(level=config.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    with listen(config.host, config.port) as listener, asyncio.Runner(loop_factory=_new_event_loop) as runner:
+        say(f"fairstep {__version__} serves {model}\n{settings.table()}")
+        runner.run(serve_on(listener, model, config))
+
+
+async def serve_on(listener: socket.socket, model: str, config: ServeConfig) -> None:
+    """Serve on a listening socket until a signal says to stop; 503 while the model loads."""
+    name = config.served_model_name or model
+    display = LoadingDisplay()
+    engine = AsyncEngine(
+        model,
+        config.engine(),
+        in_process=config.in_process,
+        model_name=name,
+        metrics=Metrics(model_name=name, prefix=config.metrics_prefix),
+        progress=display,
+    )
+    entrance = Entrance()
+    opening = asyncio.create_task(_open(engine, entrance, config, display, url_of(listener)))
+    try:
+        server = await asyncio.to_thread(_http_server, entrance)
+        opening.add_done_callback(lambda task: _end_if_failed(server, task))
+        with _signals_end(server):
+            await server.serve(sockets=[listener])
+    finally:
+        opening.cancel()
+        await engine.stop()
+    with suppress(asyncio.CancelledError):
+        await opening
+
+
+async def _open(
+    engine: AsyncEngine, entrance: Entrance, config: ServeConfig, display: LoadingDisplay, url: str
+) -> None:
+    """Load, then let requests in."""
+    try:
+        await engine.start()
+    finally:
+        display.close()
+    from .app import create_app
+
+    entrance.app = create_app(engine, served_model_name=config.served_model_name, max_body_bytes=config.max_body)
+    say(ready_line(engine, url))
+
+
+def ready_line(engine: AsyncEngine, url: str) -> str:
+    """Where the model is served, what was loaded and how long each part took."""
+    info = engine.info
+    parts = {"tokenizer": engine.seconds["tokenizer"], **info.seconds}
+    times = ", ".join(f"{part} {seconds:.2f}" for part, seconds in parts.items())
+    return (
+        f"{engine.model_name}: {info.parameters / 1e6:.0f} M parameters, {info.dtype} on {info.device}, "
+        f"context {info.context}, {info.pages} pages of {info.page_size}\n"
+        f"loaded in {engine.seconds['ready']:.2f} s ({times})\n"
+        f"ready: {url}/v1"
+    )
+
+
+def say(text: str) -> None:
+    """Tell the person who started the server."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _http_server(entrance: Entrance) -> "uvicorn.Server":
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        """Leaves signals to us: uvicorn would raise them once more, which ends the process before the engine."""
+
+        @contextmanager
+        def capture_signals(self) -> Generator[None, None, None]:
+            yield
+
+    from . import app as app  # the other half of the HTTP side's imports
+
+    options = uvicorn.Config(
+        entrance,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level=logging.WARNING,  # its own start and stop messages say less than ours
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    return Server(options)
+
+
+@contextmanager
+def _signals_end(server: "uvicorn.Server") -> Generator[None, None, None]:
+    """SIGINT and SIGTERM end the server in order; a second SIGINT ends it at once."""
+    before = {sig: signal.signal(sig, server.handle_exit) for sig in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for sig, handler in before.items():
+            signal.signal(sig, handler)
+
+
+def _end_if_failed(server: "uvicorn.Server", opening: asyncio.Task[None]) -> None:
+    if opening.cancelled() or opening.exception() is not None:
+        server.should_exit = True

@@ -1,0 +1,208 @@
+"""Who runs in the next step, and with how many tokens: decodes first, then prompts under a modelled cost.
+
+The plan-then-commit of vLLM V1's unified scheduler, with the prompt part of a step set by what decodes can bear
+(Sarathi-Serve, arXiv 2403.02310). It decides in lists and integers; it knows no tokens' meaning and runs nothing.
+"""
+
+from bisect import bisect_left, insort
+from collections import deque
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from .cost import Features, StepModel
+from .pages import PagePool
+from .plan import Slice
+from .prefix import PrefixCache
+from .sequence import Sequence
+from .settings import StepSettings
+
+AUTO_TARGET = 2.5  # a step beside decodes may cost this many times what they cost alone
+# Where the target leaves less, prompts still get this many tokens a step in all, so that none starves. An automatic
+# target can nearly always be met, so one token suffices; a fixed one may be less than the decodes cost alone.
+AUTO_FLOOR = 1
+PROMPT_FLOOR = 8
+
+_age = attrgetter("age")
+_rank = attrgetter("rank")
+
+
+class StepBudget:
+    """What is left of one step: tokens, and modelled seconds beside its decodes."""
+
+    def __init__(self, settings: StepSettings, model: StepModel, decodes: Features) -> None:
+        self._settings = settings
+        self._model = model
+        self._tokens = settings.step_tokens - decodes.sequences
+        self._floor = AUTO_FLOOR if settings.inter_token_target is None else PROMPT_FLOOR
+        self.features = decodes
+        self.decode_only = model.cost(decodes) if decodes.sequences else 0.0
+        self.target = self._target()
+
+    def _target(self) -> float:
+        """Seconds the step may cost; 0 without a limit: nothing decodes, or chunks are fixed."""
+        if not self.features.sequences or self._settings.deterministic:
+            return 0.0
+        fixed = self._settings.inter_token_target
+        return AUTO_TARGET * self.decode_only if fixed is None else fixed
+
+    def grant(self, start: int, pending: int) -> int:
+        """Prompt tokens that a slice from `start` may have, of `pending`; 0 if it must wait for another step."""
+        chunk = self._settings.chunk
+        if self._settings.deterministic:
+            whole = min(pending, chunk - start % chunk)
+            return whole if whole <= self._tokens else 0
+        most = min(pending, chunk, self._tokens)
+        if not self.target or most <= 0:
+            return most
+        return min(most, max(self._model.allowance(self.target, self.features, start), self._floor))
+
+    def spend(self, start: int, length: int) -> None:
+        """Take a prompt slice out of the budget."""
+        assert 0 < length <= self._tokens, f"{length} tokens of {self._tokens}"
+        self._tokens -= length
+        self._floor = max(self._floor - length, 0)
+        self.features = self.features.plus_prompt(start, length)
+
+
+@dataclass(slots=True)
+class Draft:
+    """A step as decided: slices, their sequences in the same order, and who lost seat and pages for it."""
+
+    slices: list[Slice] = field(default_factory=list)
+    sequences: list[Sequence] = field(default_factory=list)
+    preempted: list[Sequence] = field(default_factory=list)
+    features: Features = field(default_factory=Features)
+    modelled: float = 0.0
+    decode_only: float = 0.0
+    target: float = 0.0
+
+
+class Scheduler:
+    """Owner of the seats: `running`, the oldest first, and `waiting`, first in first out."""
+
+    def __init__(self, settings: StepSettings, model: StepModel, pool: PagePool, cache: PrefixCache) -> None:
+        assert settings.step_tokens >= settings.seats, "every running sequence needs one token a step"
+        beside = settings.seats - 1 if settings.deterministic else 0
+        assert settings.step_tokens >= settings.chunk + beside or not settings.deterministic, "no chunk fits a step"
+        self._settings = settings
+        self._model = model
+        self._pool = pool
+        self._cache = cache
+        self.running: list[Sequence] = []
+        self.waiting: deque[Sequence] = deque()
+
+    def add(self, sequence: Sequence) -> None:
+        """Let a sequence wait for a seat."""
+        self.waiting.append(sequence)
+
+    def remove(self, sequence: Sequence) -> None:
+        """Take a sequence out wherever it is; its pages are free or cached afterwards."""
+        assert not sequence.in_flight, f"sequence {sequence.seq} is being computed"
+        if sequence.state == "waiting":
+            self.waiting.remove(sequence)
+        else:
+            place = bisect_left(self.running, sequence.age, key=_age)
+            assert self.running[place] is sequence, f"sequence {sequence.seq} is not running"
+            del self.running[place]
+        self._pool.release(sequence.pages)
+        sequence.state = "gone"
+
+    def need(self, sequence: Sequence) -> int:
+        """Pages for all tokens known and one more, without prefix hits."""
+        return self._pool.needed(len(sequence.tokens) + 1)
+
+    def plan(self) -> Draft:
+        """Decide the next step. Seats newcomers and preempts; computes nothing."""
+        draft = Draft()
+        self._grow_decodes(draft)
+        decodes = [sequence for sequence in self.running if sequence.decodes]
+        for sequence in decodes:
+            self._add_slice(draft, sequence, 1)
+        context = sum(sequence.computed for sequence in decodes) + len(decodes)
+        budget = StepBudget(self._settings, self._model, Features(0, len(decodes), context))
+        self._continue_prompts(draft, budget)
+        if not draft.preempted:
+            self._seat_newcomers(draft, budget)
+        draft.features = budget.features
+        draft.modelled = self._model.cost(budget.features) if draft.slices else 0.0
+        draft.decode_only, draft.target = budget.decode_only, budget.target
+        return draft
+
+    def _grow_decodes(self, draft: Draft) -> None:
+        """Give each decode the page its token needs, preempting where none is left.
+
+        Victims: lowest tier first, then the least urgent, then the youngest, whoever is in need; never the oldest
+        running one, so that one always gets on. No slice is made yet, so none is taken back.
+        """
+        victims: list[Sequence] | None = None
+        for sequence in list(self.running):
+            if not sequence.decodes or sequence.computed < len(sequence.pages) * self._pool.page_size:
+                continue
+            while sequence.state == "running" and not self._pool.can_allocate(1):
+                if victims is None:
+                    victims = sorted(self.running[1:], key=_rank)
+                assert victims, "the pool cannot hold one sequence"
+                victim = victims.pop()
+                self.remove(victim)
+                draft.preempted.append(victim)
+            if sequence.state == "running":
+                self._pool.allocate(sequence.pages, 1)
+
+    def _continue_prompts(self, draft: Draft, budget: StepBudget) -> None:
+        """Prompts begun in earlier steps, by tier, priority and arrival. They have all their pages."""
+        for sequence in sorted((s for s in self.running if not s.decodes), key=_rank):
+            length = budget.grant(sequence.computed, sequence.pending)
+            if length > 0:
+                budget.spend(sequence.computed, length)
+                self._add_slice(draft, sequence, length)
+
+    def _seat_newcomers(self, draft: Draft, budget: StepBudget) -> None:
+        """First in, first seated: with pages for all its known tokens and one more, and with a slice in this step."""
+        while self.waiting and len(self.running) < self._settings.seats:
+            sequence = self.waiting[0]
+            hits = self._cache.match(sequence)
+            start = len(hits) * self._pool.page_size
+            length = budget.grant(start, len(sequence.tokens) - start)
+            fresh = self.need(sequence) - len(hits)
+            if length <= 0 or not self._pool.can_allocate(fresh, sharing=hits):
+                break
+            self._seat(sequence, hits, fresh)
+            budget.spend(start, length)
+            self._add_slice(draft, sequence, length)
+
+    def _seat(self, sequence: Sequence, hits: list[int], fresh: int) -> None:
+        assert self.waiting.popleft() is sequence
+        self._cache.use(sequence, hits)
+        self._pool.allocate(sequence.pages, fresh)
+        sequence.state = "running"
+        insort(self.running, sequence, key=_age)
+
+    def _add_slice(self, draft: Draft, sequence: Sequence, length: int) -> None:
+        start, known = sequence.computed, len(sequence.tokens)
+        draft.slices.append(
+            Slice(
+                seq=sequence.seq,
+                attempt=sequence.attempt,
+                start=start,
+                tokens=tuple(sequence.tokens[start : start + length]),
+                pages=tuple(sequence.pages),
+                samples=start + length == known,
+                position=known - sequence.prompt_len,
+                sampling=sequence.sampling,
+                decode=sequence.decodes,
+            )
+        )
+        draft.sequences.append(sequence)
+        sequence.in_flight = True
+
+    def check(self) -> None:
+        """Assert that seats and order are kept and that every sequence is where its state says."""
+        assert len(self.running) <= self._settings.seats, "more sequences than seats"
+        assert self.running == sorted(self.running, key=_age), "running sequences are not in order"
+        assert all(sequence.state == "running" for sequence in self.running)
+        assert all(sequence.state == "waiting" and not sequence.pages for sequence in self.waiting)
+        for sequence in (*self.running, *self.waiting):
+            sequence.check()
+            self._cache.check(sequence)
+            assert len(sequence.pages) >= self._pool.needed(sequence.computed), "computed tokens have no page"
+        self._pool.check(sequence.pages for sequence in self.running)

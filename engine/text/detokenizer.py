@@ -1,0 +1,79 @@
+"""Token ids to text, a few at a time: never half a character, and the joined text is that of all ids at once.
+
+The text begins where the prompt's text ends. A character that the prompt's last bytes began belongs to the prompt.
+Bytes that are not UTF-8 become U+FFFD and the text goes on; at most three bytes are ever held back. One rule
+differs from a SentencePiece tokenizer's own decoder: that one turns a whole run of byte tokens to U+FFFD if
+one of them is wrong, which nobody can know while the run goes on; here the good characters of a run stay.
+"""
+
+import codecs
+from collections.abc import Sequence
+
+from .pieces import Pieces
+
+LONGEST_CHARACTER = 4  # bytes, in UTF-8
+UNDECODABLE = {0xDC00 + byte: "\ufffd" for byte in range(0x80, 0x100)}  # surrogateescape's names for single bytes
+
+
+class Detokenizer:
+    """The text of the ids that follow a prompt. Costs the same for each token, however long the text is."""
+
+    def __init__(self, pieces: Pieces, prompt_ids: Sequence[int], *, skip_special: bool = True) -> None:
+        self._pieces = pieces
+        self._skip_special = skip_special
+        self._strip_left = pieces.strip_most
+        self._strip_beginning(prompt_ids)
+        errors = "surrogateescape" if pieces.mark_each_byte else "replace"
+        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors)
+        self._utf8.decode(self._tail(prompt_ids))
+        unfinished = self._utf8.getstate()[0]
+        self._prompt_marks = len(unfinished.decode("utf-8", errors))  # what the prompt's text shows for them
+
+    @property
+    def pending(self) -> bool:
+        """Whether bytes of an unfinished character are held back."""
+        return bool(self._utf8.getstate()[0])
+
+    def push(self, ids: Sequence[int]) -> str:
+        """The text that these ids add, as far as its characters are complete."""
+        data = b"".join([self._pieces.of(token, skip_special=self._skip_special) for token in ids])
+        if self._strip_left:
+            data = self._strip(data)
+        return self._own(self._utf8.decode(data))
+
+    def finish(self) -> str:
+        """What is held back, as U+FFFD."""
+        return self._own(self._utf8.decode(b"", final=True))
+
+    def _own(self, text: str) -> str:
+        """Less what belongs to the prompt; U+FFFD for undecodable bytes."""
+        if self._prompt_marks and text:
+            broken = ord(text[0]) in UNDECODABLE if self._pieces.mark_each_byte else text[0] == "\ufffd"
+            text = text[self._prompt_marks if broken else 1 :]
+            self._prompt_marks = 0
+        return text.translate(UNDECODABLE) if self._pieces.mark_each_byte else text
+
+    def _strip(self, data: bytes) -> bytes:
+        """Take off what a text does not begin with, until it has begun."""
+        while self._strip_left and data:
+            if not data.startswith(self._pieces.strip):
+                self._strip_left = 0
+                break
+            data = data[len(self._pieces.strip) :]
+            self._strip_left -= 1
+        return data
+
+    def _strip_beginning(self, prompt_ids: Sequence[int]) -> None:
+        for token in prompt_ids:
+            if not self._strip_left:
+                return
+            self._strip(self._pieces.of(token, skip_special=self._skip_special))
+
+    def _tail(self, prompt_ids: Sequence[int]) -> bytes:
+        """The prompt's last bytes, enough to tell whether it ends inside a character."""
+        tail = b""
+        for token in reversed(prompt_ids):
+            tail = self._pieces.of(token, skip_special=self._skip_special) + tail
+            if len(tail) >= LONGEST_CHARACTER:
+                break
+        return tail

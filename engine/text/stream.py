@@ -1,0 +1,79 @@
+"""One answer's text as it grows: detokenizer and stop strings together. Knows no engine and no HTTP."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .detokenizer import Detokenizer
+from .stops import StopMatcher
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text that can be shown and the ids that belong to it. `stopped`: the stop string that ended the answer."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    stopped: str | None = None
+
+
+class TextStream:
+    """Text and ids of one answer. An id leaves with the last of its text; a text that is held back holds its ids.
+
+    A stop string must lie wholly in text that came with token number `min_tokens` or a later one: earlier text is
+    shown at once and takes no part in a match. The ids end with the token that completed the stop string.
+    `count` is the number of tokens taken; tokens after a stop string are neither shown nor counted.
+    """
+
+    def __init__(self, detokenizer: Detokenizer, stops: tuple[str, ...] = (), min_tokens: int = 0) -> None:
+        self._detokenizer = detokenizer
+        self._matcher = StopMatcher(stops)
+        self._min_tokens = min_tokens
+        self._waiting: deque[tuple[int, int]] = deque()  # (id, characters of text up to its end)
+        self._decoded = 0  # characters made so far
+        self._ended = False
+        self.count = 0
+
+    def push(self, ids: Sequence[int], stop_id: int | None = None) -> Piece:
+        """Take new tokens. `stop_id`: the last of `ids` ended the answer; it is counted but has no text."""
+        shown: list[str] = []
+        last = len(ids) - 1
+        for place, token in enumerate(ids):
+            if self._ended:
+                break
+            self.count += 1
+            text = "" if stop_id is not None and place == last else self._detokenizer.push((token,))
+            safe, stopped = self._match(text)
+            shown.append(safe)
+            self._waiting.append((token, self._decoded + self._detokenizer.pending))
+            if stopped is not None:
+                self._ended = True
+                return Piece("".join(shown), self._leave_all(), stopped)
+        return Piece("".join(shown), self._leave())
+
+    def finish(self) -> Piece:
+        """What is still held back, at the end of the answer."""
+        if self._ended:
+            return Piece("", ())
+        self._ended = True
+        text, stopped = self._match(self._detokenizer.finish())
+        return Piece(text + self._matcher.flush(), self._leave_all(), stopped)
+
+    def _match(self, text: str) -> tuple[str, str | None]:
+        self._decoded += len(text)
+        if self.count < self._min_tokens:
+            return text, None
+        return self._matcher.push(text)
+
+    def _leave(self) -> tuple[int, ...]:
+        """Ids whose text has all been shown."""
+        shown = self._decoded - len(self._matcher.held)
+        ids: list[int] = []
+        while self._waiting and self._waiting[0][1] <= shown:
+            ids.append(self._waiting.popleft()[0])
+        return tuple(ids)
+
+    def _leave_all(self) -> tuple[int, ...]:
+        ids = tuple(token for token, _ in self._waiting)
+        self._waiting.clear()
+        return ids

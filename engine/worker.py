@@ -1,0 +1,197 @@
+"""The worker: step loop and runner behind the door, in the caller's thread, a thread of its own or a process.
+
+It decides how, never who. `python -m fairstep.worker FD` serves one front over an open socket and ends with it.
+"""
+
+import logging
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from .clock import Clock, MonotonicClock
+from .config import EngineConfig
+from .door import HEADER_BYTES, Failed, Message, Orders, Progress, Ready, Report, Start, Stop, body_length, frame, parse
+from .errors import FairstepError
+from .stepping.plan import StepOutput, StepPlan
+
+if TYPE_CHECKING:
+    from .stepping.loop import StepLoop
+    from .stepping.plan import Runner
+
+IDLE_SECONDS = 0.5  # an idle worker reports this often
+ProgressCall = Callable[[str, float], None]
+
+log = logging.getLogger(__name__)
+
+
+class DoorClosed(Exception):
+    """The front is gone: the worker ends too."""
+
+
+class Door(Protocol):
+    """The worker's end of the door."""
+
+    def receive(self, seconds: float) -> list[Message]:
+        """What has come, waiting up to `seconds` for the first. Raises DoorClosed."""
+
+    def send(self, message: Message) -> None: ...
+
+
+def nothing() -> None:
+    """For callers with no Orders to let in during a step."""
+
+
+class Worker:
+    """Step loop and runner joined by direct calls."""
+
+    def __init__(self, loop: "StepLoop", runner: "Runner", clock: Clock) -> None:
+        self._loop = loop
+        self._runner = runner
+        self._clock = clock
+
+    @property
+    def has_work(self) -> bool:
+        return self._loop.has_work
+
+    def apply(self, orders: Orders) -> None:
+        self._loop.apply(orders)
+
+    def step(self, let_in: Callable[[], None] = nothing) -> Report:
+        """Plan, run, commit; the Report of it, or of the state when nothing can run.
+
+        `let_in` is called between run and commit, so that a cancel that came meanwhile takes the step's token back.
+        """
+        started = self._clock.now()
+        plan = self._loop.plan()
+        if not plan.slices:
+            return self._loop.report()
+        planned = self._clock.now()
+        output = self._run(plan)
+        ran = self._clock.now()
+        let_in()
+        if isinstance(output, str):
+            return self._loop.fail(plan, output)
+        return self._loop.commit(plan, output, run_seconds=ran - planned, plan_seconds=planned - started)
+
+    def _run(self, plan: StepPlan) -> StepOutput | str:
+        """The step's tokens, or why it failed: a step that raises ends its own requests, not the engine."""
+        try:
+            return self._runner.launch(plan).result()
+        except Exception as error:
+            log.exception("step %d failed", plan.number)
+            return f"the step failed: {type(error).__name__}: {error}"
+
+    def check(self) -> None:
+        """Every owner's check()."""
+        self._loop.check()
+
+
+def build(model: str, config: EngineConfig, progress: ProgressCall) -> tuple[Worker, Ready]:
+    """Load a model into a worker. `config` must be resolved. Raises ModelError or ConfigError in one line."""
+    from .model.building import build_runner  # torch comes in here
+    from .stepping.cost import StepModel
+    from .stepping.loop import StepLoop
+
+    runner, settings, ready = build_runner(model, config, progress)
+    return Worker(StepLoop(settings, StepModel()), runner, MonotonicClock()), ready
+
+
+def serve(worker: Worker, door: Door) -> None:
+    """Step as long as there is work and the front is there; returns when told to stop or when the door closes."""
+    orders_in = _OrdersIn(worker, door)
+    stepped = False
+    with suppress(DoorClosed):
+        while not orders_in.stopped:
+            orders_in.take(0.0 if stepped and worker.has_work else IDLE_SECONDS)
+            report = worker.step(lambda: orders_in.take(0.0))
+            stepped = report.step is not None
+            door.send(report)
+
+
+class _OrdersIn:
+    """Lets Orders through the door into the worker, and remembers a Stop."""
+
+    def __init__(self, worker: Worker, door: Door) -> None:
+        self._worker = worker
+        self._door = door
+        self.stopped = False
+
+    def take(self, seconds: float) -> None:
+        for message in self._door.receive(seconds):
+            if isinstance(message, Orders):
+                self._worker.apply(message)
+            elif isinstance(message, Stop):
+                self.stopped = True
+
+
+class SocketDoor:
+    """The worker's end of a stream socket that carries frames."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._buffer = bytearray()
+
+    def receive(self, seconds: float) -> list[Message]:
+        if not select.select([self._sock], [], [], seconds)[0]:
+            return []
+        chunk = self._sock.recv(1 << 20)
+        if not chunk:
+            raise DoorClosed
+        self._buffer += chunk
+        return list(self._whole_frames())
+
+    def send(self, message: Message) -> None:
+        try:
+            self._sock.sendall(frame(message))
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise DoorClosed from error
+
+    def _whole_frames(self) -> list[Message]:
+        messages: list[Message] = []
+        while len(self._buffer) >= HEADER_BYTES:
+            end = HEADER_BYTES + body_length(bytes(self._buffer[:HEADER_BYTES]))
+            if len(self._buffer) < end:
+                break
+            messages.append(parse(bytes(self._buffer[HEADER_BYTES:end])))
+            del self._buffer[:end]
+        return messages
+
+
+def start(door: Door) -> Worker | None:
+    """Wait for Start, load, answer Ready or Failed. None if it could not start."""
+    messages: list[Message] = []
+    while not messages:
+        messages = door.receive(IDLE_SECONDS)
+    first = messages[0]
+    assert isinstance(first, Start), f"the first message must be Start, not {first}"
+    try:
+        config = EngineConfig(**first.config)  # type: ignore[arg-type]
+        worker, ready = build(first.model, config, lambda what, part: door.send(Progress(what, part)))
+    except FairstepError as error:
+        door.send(Failed(error.code, str(error)))
+        return None
+    except MemoryError:
+        door.send(Failed("model_error", f"{first.model} does not fit this machine's memory"))
+        return None
+    except DoorClosed:
+        return None
+    door.send(ready)
+    return worker
+
+
+def main() -> None:
+    """Serve the front at the other end of the socket whose descriptor is the first argument."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the front decides; a worker ends when its socket closes
+    door = SocketDoor(socket.socket(fileno=int(sys.argv[1])))
+    with suppress(DoorClosed):
+        worker = start(door)
+        if worker is not None:
+            serve(worker, door)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""For tests of the HTTP side: an engine that needs no model and says what it is told to.
+
+FakeEngine keeps AsyncEngine's surface, refusals and streams; a held one says nothing until `say` and `end` are called.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from fairstep.admission.fit import answer_room, check_ids
+from fairstep.door import Ready
+from fairstep.errors import EngineClosed
+from fairstep.request import Delta, SamplingParams, Usage
+from fairstep.streams import Stream
+
+from .fakes_text import EOS, VOCAB, FakeTokenizer
+
+CONTEXT = 200
+PIECES = ("Hel", "lo", " wörld")
+
+
+@dataclass
+class Asked:
+    """One accepted request and what became of it."""
+
+    prompt_ids: tuple[int, ...]
+    params: SamplingParams
+    how: Mapping[str, Any]
+    stream: Stream
+    said: int = 0
+
+
+class FakeEngine:
+    """Answers every request with `pieces`, a token a piece; `ending` is its finish reason."""
+
+    def __init__(self, pieces: Sequence[str] = PIECES, *, held: bool = False, ending: str = "stop") -> None:
+        self.pieces, self.held, self.ending = pieces, held, ending
+        self.model_name, self.failure, self.tokenizer = "fake", None, FakeTokenizer()
+        self.info = Ready("fake", "Fake", VOCAB, CONTEXT, (EOS,), {}, 8, 16, 4, "float32", "cpu", 0, {})
+        self.asked: list[Asked] = []
+        self.cancelled: list[str] = []
+        self.changed = asyncio.Condition()
+        self.encoding: asyncio.Event | None = None  # set: tokenizing has begun, and goes on for ever
+        self.bug: Exception | None = None
+
+    async def encode(self, text: str) -> tuple[int, ...]:
+        return await self._tokenize(lambda: self.tokenizer.encode(text))
+
+    async def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+        return await self._tokenize(lambda: self.tokenizer.encode_chat(messages))
+
+    async def _tokenize(self, encode: Callable[[], list[int]]) -> tuple[int, ...]:
+        if self.encoding is not None:
+            self.encoding.set()
+            await asyncio.Future()
+        return tuple(encode())
+
+    def submit(self, prompt_ids: Sequence[int], params: SamplingParams, **how: Any) -> Stream:
+        if self.failure is not None:
+            raise EngineClosed(self.failure)
+        if self.bug is not None:
+            raise self.bug
+        check_ids(prompt_ids, VOCAB)
+        answer_room(len(prompt_ids), params.max_tokens, CONTEXT)
+        stream = Stream(how["request_id"], self._cancel)
+        self.asked.append(Asked(tuple(prompt_ids), params, how, stream))
+        if not self.held:
+            self._play(self.asked[-1], list(self.pieces))
+        self._tell()
+        return stream
+
+    def _play(self, asked: Asked, pieces: list[str]) -> None:
+        if not pieces:
+            self.end(asked)
+            return
+        self.say(asked, pieces[0])
+        asyncio.get_running_loop().call_soon(self._play, asked, pieces[1:])
+
+    def say(self, asked: Asked, text: str) -> None:
+        """One token of text, as a step would bring it."""
+        asked.said += 1
+        asked.stream.deliver(Delta(asked.stream.request_id, text, (asked.said,)))
+
+    def end(self, asked: Asked, reason: str | None = None, **more: Any) -> None:
+        usage = Usage(len(asked.prompt_ids), asked.said, cached_tokens=2)
+        last = {"finish_reason": reason or self.ending, "usage": usage, **more}
+        asked.stream.deliver(Delta(asked.stream.request_id, **last))
+
+    def _cancel(self, request_id: str) -> None:
+        asked = next(asked for asked in self.asked if asked.stream.request_id == request_id)
+        self.cancelled.append(request_id)
+        self.end(asked, "cancelled")
+        self._tell()
+
+    def _tell(self) -> None:
+        async def wake() -> None:
+            async with self.changed:
+                self.changed.notify_all()
+
+        self._waking = asyncio.ensure_future(wake())
+
+    async def until(self, predicate: Callable[[], bool]) -> None:
+        """Wait until something that submit or cancel changes is so."""
+        async with self.changed:
+            await self.changed.wait_for(predicate)
+
+    def now(self) -> float:
+        return 0.0
+
+    def render_metrics(self) -> bytes:
+        return b"fairstep:num_requests_running 0.0\n"
+
+
+@asynccontextmanager
+async def client_of(app: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A client without sockets."""
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        yield client
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    """Run an asynchronous test on a loop of its own; nothing it waits for may take a minute."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await test()
+
+    asyncio.run(bounded())
+
+
+def events_of(body: str) -> list[str]:
+    """The data of each event of an SSE body; fails unless each is one `data: ` line ended by an empty one."""
+    assert body.endswith("\n\n")
+    events = body.removesuffix("\n\n").split("\n\n")
+    data = [event for event in events if event != ": ping"]
+    assert all(event.startswith("data: ") and "\n" not in event for event in data), data
+    return [event.removeprefix("data: ") for event in data]

@@ -1,0 +1,322 @@
+"""What stands around a StepLoop in tests: settings, admissions, a runner that models what is in every KV slot, and a
+front that keeps its own books and checks every plan and every Report against them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from fairstep.door import Admit, Orders, Report, Result, Sampling
+from fairstep.stepping.cost import Features, StepModel
+from fairstep.stepping.loop import StepLoop
+from fairstep.stepping.plan import NOT_FINITE, Slice, StepOutput, StepPlan
+from fairstep.stepping.scheduler import AUTO_FLOOR, AUTO_TARGET, PROMPT_FLOOR
+from fairstep.stepping.settings import StepSettings
+
+VOCAB = 7
+GARBAGE = -1  # in a slot: what a failed step left there
+
+
+def settings(**changes: object) -> StepSettings:
+    """Four seats, 16 pages of 4 tokens, context 40, whole prompts a step, unless changed."""
+    values = {"step_tokens": 64, "seats": 4, "pages": 16, "page_size": 4, "chunk": 64, "context": 40, **changes}
+    return StepSettings(**values)  # type: ignore[arg-type]
+
+
+def admit(seq: int, tokens: Iterable[int], *, attempt: int = 1, prompt_len: int | None = None, **more: object) -> Admit:
+    """An Admit whose order is its seq; `more` may hold its fields and those of Sampling."""
+    known = tuple(tokens)
+    sampling = {name: more.pop(name) for name in Sampling.__struct_fields__ if name in more}
+    more.setdefault("order", seq)
+    prompt = len(known) if prompt_len is None else prompt_len
+    return Admit(seq, attempt, known, prompt, Sampling(**sampling), **more)  # type: ignore[arg-type]
+
+
+def mix(state: int, token: int) -> int:
+    """The next link of a chain: what a slot holds depends on every token up to it."""
+    return (state * 6364136223846793005 + token + 1442695040888963407) % 2**64
+
+
+@dataclass
+class Ask:
+    """A request in the front's books. `chain[i]` is what the slot of tokens[i - 1] must hold."""
+
+    seq: int
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    salt: str = ""
+    tier: int = 0
+    priority: int = 0
+    not_finite_at: int | None = None  # the output that is not finite
+    attempt: int = 1
+    state: str = "waiting"  # waiting (at the front), sent, ended
+    seated: bool = False
+    returning: bool = False  # its yield was ordered and is not reported yet
+    counted: int = 0  # tokens of this attempt told as cached, computed or recomputed
+    outcome: str | None = None
+    tokens: list[int] = field(default_factory=list)
+    chain: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.chain.append(crc32(self.salt.encode()))
+        for token in self.prompt:
+            self.add(token)
+
+    def add(self, token: int) -> None:
+        self.tokens.append(token)
+        self.chain.append(mix(self.chain[-1], token))
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        return tuple(self.tokens[len(self.prompt) :])
+
+    def next_token(self) -> int:
+        """The model: a pure function of everything known."""
+        if len(self.outputs) == self.not_finite_at:
+            return NOT_FINITE
+        return (self.chain[-1] >> 40) % VOCAB
+
+    def admission(self) -> Admit:
+        return Admit(
+            self.seq,
+            self.attempt,
+            tuple(self.tokens),
+            len(self.prompt),
+            self.sampling,
+            order=self.seq,
+            tier=self.tier,
+            priority=self.priority,
+            salt=self.salt,
+        )
+
+
+def control(ask: Ask, context: int) -> tuple[tuple[int, ...], str]:
+    """The same request alone, without pages, steps and other people: its outputs and how it ends."""
+    alone = Ask(ask.seq, ask.prompt, ask.sampling, ask.salt, not_finite_at=ask.not_finite_at)
+    while True:
+        token = alone.next_token()
+        if token == NOT_FINITE:
+            return alone.outputs, "error"
+        stops = token in ask.sampling.stop_ids and len(alone.outputs) >= ask.sampling.min_tokens
+        alone.add(token)
+        if stops:
+            return alone.outputs, "stop"
+        if len(alone.outputs) >= ask.sampling.max_tokens or len(alone.tokens) >= context:
+            return alone.outputs, "length"
+
+
+class SlotRunner:
+    """Computes plans on slots: checks every slot that a slice reads before it writes its own."""
+
+    def __init__(self, own: StepSettings, asks: dict[int, Ask]) -> None:
+        self._own = own
+        self._asks = asks
+        self._slots: dict[int, int] = {}
+
+    def launch(self, plan: StepPlan) -> StepOutput:
+        for piece in plan.slices:
+            self._read(piece)
+        tokens = tuple(self._write(piece) for piece in plan.slices)
+        return StepOutput(tuple(t for t, piece in zip(tokens, plan.slices, strict=True) if piece.samples))
+
+    def spoil(self, plan: StepPlan) -> None:
+        """The step failed: nobody knows what is in the slots it wrote."""
+        for piece in plan.slices:
+            for position in range(piece.start, piece.end):
+                self._slots[self._slot(piece, position)] = GARBAGE
+
+    def _slot(self, piece: Slice, position: int) -> int:
+        page = piece.pages[position // self._own.page_size]
+        assert 1 <= page <= self._own.pages, f"sequence {piece.seq} maps page {page}"
+        return page * self._own.page_size + position % self._own.page_size
+
+    def _read(self, piece: Slice) -> None:
+        ask = self._asks[piece.seq]
+        assert piece.tokens == tuple(ask.tokens[piece.start : piece.end]), "the slice holds other tokens than are known"
+        assert piece.samples == (piece.end == len(ask.tokens))
+        for position in range(piece.start):
+            found = self._slots.get(self._slot(piece, position))
+            assert found == ask.chain[position + 1], f"sequence {piece.seq} reads a wrong slot at {position}"
+
+    def _write(self, piece: Slice) -> int:
+        ask = self._asks[piece.seq]
+        token = ask.next_token() if piece.samples else 0
+        for position in range(piece.start, piece.end):
+            self._slots[self._slot(piece, position)] = GARBAGE if token == NOT_FINITE else ask.chain[position + 1]
+        return token
+
+
+class Books:
+    """A front that knows what must be true: sends Orders, runs steps, checks plans and Reports."""
+
+    def __init__(self, own: StepSettings) -> None:
+        self.own = own
+        self.context = min(own.context, own.pool_tokens)
+        self.model = StepModel()
+        self.loop = StepLoop(own, self.model)
+        self.asks: dict[int, Ask] = {}
+        self.runner = SlotRunner(own, self.asks)
+        self.plans: list[StepPlan] = []
+        self.reported: Report | None = None
+        self.ends = 0
+        self.orders = 0
+        self._stale = 0
+
+    def submit(self, prompt: Sequence[int], **more: object) -> Ask:
+        sampling = Sampling(**{name: more.pop(name) for name in Sampling.__struct_fields__ if name in more})  # type: ignore[arg-type]
+        ask = Ask(len(self.asks) + 1, tuple(prompt), sampling, **more)  # type: ignore[arg-type]
+        self.asks[ask.seq] = ask
+        return ask
+
+    def having(self, state: str) -> list[Ask]:
+        return [ask for ask in self.asks.values() if ask.state == state]
+
+    def order(self, *, cancel: Iterable[Ask] = (), give_back: Iterable[Ask] = (), send: Iterable[Ask] = ()) -> None:
+        """Send Orders. Cancelled requests have ended at once for their caller, wherever they are."""
+        gone = tuple((ask.seq, ask.attempt) for ask in cancel)
+        back = tuple((ask.seq, ask.attempt) for ask in give_back)
+        for ask in cancel:
+            self._end(ask, "cancelled")
+        for ask in give_back:
+            ask.returning = True
+        for ask in send:
+            assert ask.state == "waiting"
+            ask.state, ask.seated, ask.returning, ask.counted = "sent", False, False, 0
+        self.raw_orders(Orders(self.orders + 1, gone, back, tuple(ask.admission() for ask in send)))
+
+    def raw_orders(self, orders: Orders) -> None:
+        self.orders = orders.number
+        self.loop.apply(orders)
+        self.loop.check()
+
+    def step(self, meanwhile: Callable[[], None] | None = None, *, seconds: float = 0.0, fails: bool = False) -> bool:
+        """One step, with Orders coming in meanwhile; False when nothing could run."""
+        had_work = self.loop.has_work
+        plan = self.loop.plan()
+        self.loop.check()
+        assert bool(plan.slices) == had_work, "there is work and nothing runs, or the other way round"
+        if not plan.slices:
+            self.take(self.loop.report())
+            return False
+        self._check_plan(plan)
+        output = self.runner.launch(plan)
+        if meanwhile:
+            meanwhile()
+        if fails:
+            self.runner.spoil(plan)
+            self._take_failure(plan)
+        else:
+            self.take(self.loop.commit(plan, output, run_seconds=seconds))
+        return True
+
+    def _take_failure(self, plan: StepPlan) -> None:
+        for piece in plan.slices:
+            self.asks[piece.seq].not_finite_at = len(self.asks[piece.seq].outputs)  # for the control: it ends here
+        self.take(self.loop.fail(plan, "the step failed"))
+
+    def _check_plan(self, plan: StepPlan) -> None:
+        self.plans.append(plan)
+        kinds = [piece.decode for piece in plan.slices]
+        assert kinds == sorted(kinds, reverse=True), "decodes come first"
+        assert len({piece.seq for piece in plan.slices}) == len(plan.slices) <= self.own.seats
+        assert sum(len(piece.tokens) for piece in plan.slices) <= self.own.step_tokens
+        for piece in plan.slices:
+            self._check_slice(piece)
+        self._check_cost(plan)
+
+    def _check_slice(self, piece: Slice) -> None:
+        ask = self.asks[piece.seq]
+        assert piece.attempt == ask.attempt and ask.state == "sent", "a slice for a sequence that has left"
+        assert 1 <= len(piece.tokens) <= (1 if piece.decode else self.own.chunk)
+        assert len(piece.pages) * self.own.page_size >= piece.end and len(set(piece.pages)) == len(piece.pages)
+        assert piece.position == len(ask.outputs) and piece.sampling == ask.sampling
+        if self.own.deterministic and not piece.decode:
+            assert piece.end % self.own.chunk == 0 or piece.end == len(ask.tokens), "a chunk is cut elsewhere"
+        ask.seated = True
+
+    def _check_cost(self, plan: StepPlan) -> None:
+        decodes = [piece for piece in plan.slices if piece.decode]
+        prompts = [piece for piece in plan.slices if not piece.decode]
+        alone = Features(0, len(decodes), sum(piece.end for piece in decodes))
+        tokens = sum(len(piece.tokens) for piece in prompts)
+        whole = Features(tokens, len(plan.slices), sum(piece.end for piece in plan.slices))
+        assert plan.modelled == self.model.cost(whole)
+        if not decodes:
+            assert plan.decode_only == plan.target == 0.0
+        else:
+            assert plan.decode_only == self.model.cost(alone)
+            self._check_target(plan, tokens)
+
+    def _check_target(self, plan: StepPlan, prompt_tokens: int) -> None:
+        if self.own.deterministic:
+            assert plan.target == 0.0
+            return
+        fixed = self.own.inter_token_target
+        assert plan.target == (AUTO_TARGET * plan.decode_only if fixed is None else fixed)
+        floor = AUTO_FLOOR if fixed is None else PROMPT_FLOOR
+        assert plan.modelled <= plan.target or prompt_tokens <= floor, "the prompt part is over the target"
+
+    def take(self, report: Report) -> None:
+        """Enter a Report in the books and compare its numbers with them."""
+        assert report.orders == self.orders
+        for result in report.results:
+            self._take_result(self.asks[result.seq], result)
+        sent = self.having("sent")
+        waiting = [ask for ask in sent if not ask.seated]
+        need = sum(-(-(len(ask.tokens) + 1) // self.own.page_size) for ask in waiting)
+        gauges, headroom = report.gauges, report.headroom
+        assert headroom.seats == self.own.seats - len(sent)
+        assert headroom.queued == gauges.waiting == len(waiting)
+        assert gauges.running == len(sent) - len(waiting)
+        assert headroom.pages == self.own.pages - gauges.pages_used - need
+        assert gauges.pages_used + gauges.pages_cached <= gauges.pages_total == self.own.pages
+        assert self.own.prefix_cache or gauges.prefix_hits == gauges.pages_cached == 0
+        self.reported = report
+        self.loop.check()
+
+    def _take_result(self, ask: Ask, result: Result) -> None:
+        if result.attempt != ask.attempt or ask.state != "sent":
+            assert not result.tokens and result.outcome in ("yielded", "preempted"), "a result for what has left"
+            return
+        ask.counted += result.cached + result.computed + result.recomputed
+        assert ask.attempt > 1 or not result.recomputed
+        assert self.own.prefix_cache or not result.cached
+        for token in result.tokens:
+            ask.add(token)
+        if result.outcome in ("yielded", "preempted"):
+            ask.state, ask.attempt = "waiting", ask.attempt + 1
+        elif result.outcome is not None:
+            self._finish(ask, result)
+
+    def _finish(self, ask: Ask, result: Result) -> None:
+        outputs, outcome = control(ask, self.context)
+        assert (ask.outputs, result.outcome) == (outputs, outcome), "other people changed this answer"
+        assert (result.stop_id is not None) == (outcome == "stop") and (result.error is not None) == (outcome == "error")
+        assert outcome == "error" or ask.counted == len(ask.tokens) - 1, "tokens were computed twice or not at all"
+        self._end(ask, outcome)
+
+    def _end(self, ask: Ask, outcome: str) -> None:
+        assert ask.state != "ended", "a request ends once"
+        ask.state, ask.outcome = "ended", outcome
+        self.ends += 1
+
+    def drain(self) -> None:
+        """Send all that waits, as room is reported, and step until everything has ended; then nothing is held."""
+        work = sum(len(ask.prompt) + self.context for ask in self.asks.values())
+        for _ in range(4 * work * (len(self.asks) + 1) + 10):
+            if not self.having("sent") and not self.having("waiting"):
+                break
+            self._send_what_fits()
+            self.step()
+        self.take(self.loop.report())
+        assert self.ends == len(self.asks), "the loop stalls"
+        assert self.reported is not None and self.reported.gauges.pages_used == 0, "pages are lost"
+        assert not self.loop.has_work
+
+    def _send_what_fits(self) -> None:
+        for ask in self.having("waiting"):
+            self.take(self.loop.report())
+            assert self.reported is not None
+            room, need = self.reported.headroom, -(-(len(ask.tokens) + 1) // self.own.page_size)
+            if room.seats < 1 or room.pages < need:
+                break
+            self.order(send=[ask])

@@ -1,0 +1,141 @@
+"""The config: checked where it is made, filled for a machine by a pure function."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairstep.config import MIB, EngineConfig, Machine, ServeConfig, parse_size
+from fairstep.errors import ConfigError
+
+TWO_CORES = Machine(cores=2)
+
+
+def test_two_cores_get_the_small_defaults() -> None:
+    config = EngineConfig().resolved(TWO_CORES)
+    assert (config.max_seats, config.step_tokens, config.page_size) == (32, 512, 16)
+    assert (config.kv_memory, config.threads, config.dtype) == (256 * MIB, 2, "float32")
+
+
+def test_what_was_given_is_kept() -> None:
+    given = EngineConfig(max_seats=4, step_tokens=64, kv_memory=MIB, threads=1, chunk=8, dtype="float16")
+    assert given.resolved(TWO_CORES) == given
+
+
+def test_deterministic_cuts_at_256_and_otherwise_a_chunk_may_fill_the_step() -> None:
+    assert EngineConfig(deterministic=True).resolved(TWO_CORES).chunk == 256
+    assert EngineConfig().resolved(TWO_CORES).chunk == 512
+
+
+def test_auto_takes_bfloat16_where_the_machine_multiplies_it() -> None:
+    assert EngineConfig().resolved(Machine(bfloat16=True)).dtype == "bfloat16"
+    assert EngineConfig().resolved(Machine(cuda=True)).dtype == "bfloat16"
+
+
+@given(
+    cores=st.integers(1, 256),
+    cuda=st.booleans(),
+    seats=st.none() | st.integers(1, 1000),
+    deterministic=st.booleans(),
+)
+def test_resolving_twice_changes_nothing(cores: int, cuda: bool, seats: int | None, deterministic: bool) -> None:
+    try:
+        once = EngineConfig(max_seats=seats, deterministic=deterministic).resolved(Machine(cores=cores, cuda=cuda))
+    except ConfigError as problem:
+        assert deterministic and "chunk + max_seats" in str(problem)
+        return
+    assert once.resolved(Machine(cores=1)) == once
+    assert all(
+        getattr(once, name) is not None for name in ("step_tokens", "max_seats", "chunk", "kv_memory", "threads")
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("dtype", "int8"),
+        ("dtype", ["float32"]),
+        ("step_tokens", 0),
+        ("max_seats", -1),
+        ("max_seats", True),
+        ("kv_memory", "lots"),
+        ("kv_memory", 0),
+        ("kv_memory", 1.5),
+        ("page_size", 16.0),
+        ("max_model_len", "ten"),
+        ("chunk", 0),
+        ("inter_token_target_ms", 0),
+        ("inter_token_target_ms", "fast"),
+        ("inter_token_target_ms", float("nan")),
+        ("inter_token_target_ms", True),
+        ("deterministic", "yes"),
+        ("prefix_cache", 1),
+        ("workers", 2),
+        ("workers", True),
+        ("threads", 0),
+        ("host", ""),
+        ("host", 8),
+        ("port", 65536),
+        ("port", -1),
+        ("port", "8000"),
+        ("metrics_prefix", "a-b"),
+        ("metrics_prefix", "1st"),
+        ("served_model_name", "two\nlines"),
+        ("max_body", 0),
+        ("max_body", None),
+        ("in_process", "no"),
+        ("log_level", "loud"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_name(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=key) as caught:
+        ServeConfig(**{key: value})  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_that_cannot_go_together_name_both() -> None:
+    with pytest.raises(ConfigError, match=r"step_tokens \(8\).*max_seats \(9\)"):
+        EngineConfig(step_tokens=8, max_seats=9).resolved(TWO_CORES)
+    with pytest.raises(ConfigError, match="chunk"):
+        EngineConfig(deterministic=True, chunk=512, step_tokens=512).resolved(TWO_CORES)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("268435456", 268435456),
+        ("256MiB", 256 * MIB),
+        ("256mib", 256 * MIB),
+        ("1.5 GB", 1_500_000_000),
+        ("2k", 2000),
+        ("3KiB", 3072),
+        ("7B", 7),
+        (5, 5),
+        (None, None),
+    ],
+)
+def test_sizes(text: object, size: int | None) -> None:
+    assert parse_size("kv_memory", text) == size
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "-1MiB", "1MiBs", "1 2", True, 1.0, b"1"])
+def test_what_is_no_size(text: object) -> None:
+    with pytest.raises(ConfigError, match="kv_memory must be a size"):
+        parse_size("kv_memory", text)
+
+
+def test_a_server_config_gives_its_engine_part() -> None:
+    config = ServeConfig(port=1, max_seats=3, in_process=True)
+    assert config.engine() == EngineConfig(max_seats=3)
+    assert type(config.resolved(TWO_CORES)) is ServeConfig
+
+
+def test_configs_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ServeConfig().port = 1  # type: ignore[misc]
+
+
+def test_every_setting_has_a_help_text() -> None:
+    for each in dataclasses.fields(ServeConfig):
+        assert each.metadata["help"].endswith("."), each.name

@@ -1,0 +1,160 @@
+"""The whole thing: the real model over real sockets. Who joins late waits for no one; who leaves costs no one a token."""
+
+import asyncio
+import json
+import os
+import random
+import resource
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from fairstep import EngineConfig
+from live_server import LiveServer
+from reference import assert_same, greedy
+
+pytestmark = pytest.mark.real
+
+EIGHT = [
+    "The capital of France is",
+    "Once upon a time",
+    "Water boils at",
+    "The three primary colours are",
+    "A short poem about rain:",
+    "def fibonacci(n):",
+    "My favourite food is",
+    "In 1969, humans",
+]
+DECODED = 96
+CUTS = 100
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LiveServer]:
+    with LiveServer("smollm2", EngineConfig(dtype="float32")) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: LiveServer) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=120) as client:
+        yield client
+
+
+def body(prompt: str, **more: Any) -> dict[str, Any]:
+    return {"prompt": prompt, "temperature": 0, "max_tokens": DECODED, "ignore_eos": True, **more}
+
+
+async def stream(client: httpx.AsyncClient, sent: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    asked = {**sent, "stream": True, "return_token_ids": True}
+    async with client.stream("POST", "/v1/completions", json=asked) as response:
+        assert response.status_code == 200, await response.aread()
+        async for line in response.aiter_lines():
+            if line.startswith("data: {"):
+                yield json.loads(line.removeprefix("data: "))["choices"][0]
+
+
+async def eight_and_one_late(server: LiveServer) -> tuple[list[list[int]], list[str]]:
+    """The eight's token ids, and the order of events: first tokens and ends by name."""
+    events: list[str] = []
+    ids: list[list[int]] = [[] for _ in EIGHT]
+    all_started = asyncio.Event()
+
+    async def one(client: httpx.AsyncClient, place: int) -> None:
+        async for choice in stream(client, body(EIGHT[place])):
+            ids[place] += choice["token_ids"] or []
+            if all(ids):
+                all_started.set()
+        events.append(f"end {place}")
+
+    async def late(client: httpx.AsyncClient) -> None:
+        await all_started.wait()
+        async for choice in stream(client, body("Please list the planets of the solar system in order: ", max_tokens=4)):
+            if choice["text"]:
+                events.append("late")
+
+    async with httpx.AsyncClient(base_url=server.url, timeout=120) as client:
+        await asyncio.gather(late(client), *(one(client, place) for place in range(len(EIGHT))))
+    return ids, events
+
+
+def test_a_late_request_gets_its_first_token_before_any_of_eight_ends_and_they_lose_none(server: LiveServer) -> None:
+    ids, events = asyncio.run(eight_and_one_late(server))
+    assert events.index("late") < min(n for n, event in enumerate(events) if event.startswith("end"))
+    steps = server.call(lambda: server.engine.steps)
+    mixed = [s for s in steps if s.decode_tokens == len(EIGHT) and s.prompt_tokens and len(s.slices) == len(EIGHT) + 1]
+    assert mixed, "no step held the late prompt's tokens and the eight decodes"
+    late = {piece.seq for step in mixed for piece in step.slices if not piece.decode}
+    assert len(late) == 1
+    tokenizer = server.engine.tokenizer
+    for prompt, own in zip(EIGHT, ids, strict=True):
+        assert len(own) == DECODED
+        expected, gaps = greedy("smollm2", tokenizer.encode(prompt), DECODED)
+        assert_same(own, expected, gaps)
+
+
+def settled(server: LiveServer) -> tuple[int, int]:
+    """Descriptors and tasks once nothing runs."""
+
+    async def idle() -> int:
+        while True:
+            live = server.engine.live()
+            if not live.running and not live.waiting and not live.kv_usage:
+                break
+            await asyncio.sleep(0.02)
+        for _ in range(200):
+            tasks = len(asyncio.all_tasks())
+            if tasks <= 4:
+                break
+            await asyncio.sleep(0.02)
+        return tasks
+
+    tasks = server.wait_for(idle())
+    return len(os.listdir("/proc/self/fd")), tasks
+
+
+async def cut_one(port: int, sent: dict[str, Any], path: str, seconds: float) -> None:
+    """Send a request, go away after a while, read nothing."""
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    content = json.dumps(sent).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    writer.write(head.encode() + content)
+    await writer.drain()
+    await asyncio.sleep(seconds)
+    writer.transport.abort()
+
+
+async def cut_many(port: int) -> None:
+    draw = random.Random(7)
+    each = []
+    for n in range(2 * CUTS):
+        words = " ".join(str(draw.randrange(1000)) for _ in range(draw.randrange(2, 120)))
+        sent = body(f"{n} {words}", max_tokens=400, stream=n % 2 == 0)
+        each.append(cut_one(port, sent, "/v1/completions", draw.uniform(0.0, 1.5)))
+    await asyncio.gather(*each)
+
+
+def test_two_hundred_requests_cut_at_random_moments_leave_nothing(server: LiveServer, client: httpx.Client) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4096)), hard))
+    sent = body("The capital of France is", max_tokens=8)
+    before = client.post("/v1/completions", json=sent).json()["choices"][0]["text"]
+    baseline = settled(server)
+    asyncio.run(cut_many(server.port))
+    after = settled(server)
+    assert after[0] <= baseline[0] and after[1] <= baseline[1], f"descriptors and tasks {baseline} became {after}"
+    assert client.post("/v1/completions", json=sent).json()["choices"][0]["text"] == before
+    server.call(server.engine.check)
+    gauges = client.get("/metrics").text
+    for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"):
+        (line,) = [line for line in gauges.splitlines() if line.startswith(f"fairstep:{name}{{")]
+        assert float(line.split()[-1]) == 0, line
+
+
+def test_chat_answers_and_says_what_it_used(client: httpx.Client) -> None:
+    messages = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
+    reply = client.post("/v1/chat/completions", json={"messages": messages, "temperature": 0, "max_tokens": 16})
+    answer = reply.json()
+    assert reply.status_code == 200 and "Paris" in answer["choices"][0]["message"]["content"]
+    assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + answer["usage"]["completion_tokens"]

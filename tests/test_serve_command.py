@@ -1,0 +1,154 @@
+"""The server's life: 503 while it loads, then the application; signals and failed loads end it in order."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from fairstep.config import ServeConfig
+from fairstep.door import Ready
+from fairstep.errors import ConfigError, ModelError
+from fairstep.serving import serve_command
+from fairstep.serving.listener import listen
+from fairstep.serving.settings import Settings
+
+INFO = Ready(
+    model="m",
+    architecture="llama",
+    vocab_size=9,
+    context=64,
+    eos_ids=(1,),
+    defaults={},
+    pages=4,
+    page_size=16,
+    seats=2,
+    dtype="float32",
+    device="cpu",
+    parameters=1_000_000,
+    seconds={"weights": 0.5},
+)
+
+
+class FakeEngine:
+    """An engine that is ready, or fails, once told."""
+
+    def __init__(self, model: str, *args: Any, model_name: str, **named: Any) -> None:
+        self.model_name = model_name
+        self.named = named
+        self.info = INFO
+        self.seconds = {"tokenizer": 0.25, "ready": 1.0}
+        self.failure: str | None = "the engine has not started"
+        self.loaded = asyncio.Event()
+        self.error: Exception | None = None
+        self.stopped = False
+
+    async def start(self) -> None:
+        await self.loaded.wait()
+        if self.error is not None:
+            raise self.error
+        self.failure = None
+
+    async def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> list[FakeEngine]:
+    """The engines that the command makes."""
+    made: list[FakeEngine] = []
+
+    def make(*args: Any, **named: Any) -> FakeEngine:
+        made.append(FakeEngine(*args, **named))
+        return made[-1]
+
+    monkeypatch.setattr(serve_command, "AsyncEngine", make)
+    return made
+
+
+def names_of(config: ServeConfig) -> list[str]:
+    return [each.name for each in fields(config)]
+
+
+async def status_of(port: int, path: str = "/health") -> int:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    return int(answer.split(b" ", 2)[1])
+
+
+def run(script: Callable[[int], Any], config: ServeConfig | None = None) -> None:
+    """Serve on a free port while `script(port)` plays the outside world."""
+
+    async def both() -> None:
+        with listen("127.0.0.1", 0) as listener:
+            serving = asyncio.create_task(serve_command.serve_on(listener, "m", config or ServeConfig()))
+            try:
+                await script(listener.getsockname()[1])
+            finally:
+                await serving
+
+    asyncio.run(asyncio.wait_for(both(), 60))
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
+def test_503_while_loading_then_200_and_a_signal_ends_in_order(
+    engines: list[FakeEngine], capsys: pytest.CaptureFixture[str], sig: signal.Signals
+) -> None:
+    before = signal.getsignal(sig)
+
+    async def script(port: int) -> None:
+        assert await status_of(port) == 503
+        engines[0].loaded.set()
+        while await status_of(port) != 200:
+            await asyncio.sleep(0)
+        os.kill(os.getpid(), sig)
+
+    run(script)
+    assert engines[0].stopped
+    said = capsys.readouterr().err
+    assert "loaded in 1.00 s (tokenizer 0.25, weights 0.50)" in said
+    assert "ready: http://127.0.0.1:" in said
+    assert signal.getsignal(sig) is before or before is signal.default_int_handler
+
+
+def test_a_signal_while_loading_ends_in_order(engines: list[FakeEngine]) -> None:
+    async def script(port: int) -> None:
+        assert await status_of(port) == 503
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    run(script)
+    assert engines[0].stopped
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_server_with_its_error(engines: list[FakeEngine]) -> None:
+    async def script(port: int) -> None:
+        assert await status_of(port) == 503
+        engines[0].error = ModelError("no weights")
+        engines[0].loaded.set()
+
+    with pytest.raises(ModelError, match="no weights"):
+        run(script)
+    assert engines[0].stopped
+
+
+def test_names_and_prefix_reach_the_engine(engines: list[FakeEngine]) -> None:
+    async def script(port: int) -> None:
+        await status_of(port)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    run(script, ServeConfig(served_model_name="mine", metrics_prefix="x", in_process=True))
+    assert engines[0].model_name == "mine"
+    assert engines[0].named["in_process"] is True
+
+
+def test_a_busy_port_is_told_before_an_engine_is_made(engines: list[FakeEngine]) -> None:
+    with listen("127.0.0.1", 0) as taken:
+        config = ServeConfig(port=taken.getsockname()[1])
+        with pytest.raises(ConfigError, match="in use"):
+            serve_command.run_server("m", Settings(config, dict.fromkeys(names_of(config), "default")))
+    assert engines == []
