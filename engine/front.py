@@ -23,19 +23,25 @@ STEPS_KEPT = 1024
 
 
 class Detokenizing(Protocol):
-    """The one thing the front needs of a tokenizer."""
+    """What the front needs of a tokenizer."""
 
     def detokenizer(self, prompt_ids: Sequence[int]) -> Detokenizer: ...
+
+    def special_id(self, text: str) -> int | None: ...
 
 
 @dataclass(slots=True)
 class _Entry:
-    """A request's progress as the front sees it. `attempt` 0: never sent; `sent`: the worker holds it now."""
+    """A request's progress as the front sees it. `attempt` 0: never sent; `sent`: the worker holds it now.
+
+    special_stops: stop strings that are special tokens, by id; those never show in text, so the worker ends on the id.
+    """
 
     request: Request
     ticket: Ticket
     sampling: Sampling
     text: TextStream
+    special_stops: dict[int, str]
     attempt: int = 0
     sent: bool = False
     started: bool = False
@@ -82,13 +88,14 @@ class Front:
             raise InvalidRequest(f"request id {request.id!r} is in use", "request_id")
         check_ids(request.prompt_ids, self.info.vocab_size)
         check_stop_ids(request.params, self.info.vocab_size)
-        sampling = self._sampling(request)
+        special_stops = self._special_stops(request.params)
+        sampling = self._sampling(request, tuple(special_stops))
         text = TextStream(
-            self._tokenizer.detokenizer(request.prompt_ids), request.params.stop, request.params.min_tokens
+            self._tokenizer.detokenizer(request.prompt_ids), tuple(request.params.stop), request.params.min_tokens
         )
         self._seqs += 1
         ticket = Ticket(self._seqs, self._seqs, request.tenant, request.priority, request.deadline)
-        self._entries[ticket.seq] = _Entry(request, ticket, sampling, text)
+        self._entries[ticket.seq] = _Entry(request, ticket, sampling, text, special_stops)
         self._seq_of[request.id] = ticket.seq
         self._room.add(ticket)
         self._metrics.accepted(len(request.prompt_ids), sampling.max_tokens)
@@ -163,7 +170,11 @@ class Front:
 
     # --- inside
 
-    def _sampling(self, request: Request) -> Sampling:
+    def _special_stops(self, params: SamplingParams) -> dict[int, str]:
+        ids = {text: self._tokenizer.special_id(text) for text in params.stop}
+        return {token: text for text, token in ids.items() if token is not None}
+
+    def _sampling(self, request: Request, special_stops: tuple[int, ...]) -> Sampling:
         params = request.params.resolved(self.info.defaults)
         assert params.temperature is not None and params.top_k is not None
         assert params.top_p is not None and params.min_p is not None
@@ -178,7 +189,7 @@ class Front:
             seed=seed % 2**SEED_BITS,
             max_tokens=room,
             min_tokens=params.min_tokens,
-            stop_ids=tuple(dict.fromkeys((*eos, *params.stop_token_ids))),
+            stop_ids=tuple(dict.fromkeys((*eos, *params.stop_token_ids, *special_stops))),
         )
 
     def _admissions(self, number: int, now: float) -> list[Admit]:
@@ -217,19 +228,21 @@ class Front:
         piece = entry.text.push(result.tokens, result.stop_id)
         if piece.stopped is not None:
             return self._end(entry, "stop", now, piece.text, piece.token_ids, stop_reason=piece.stopped, held=result)
-        if result.outcome in ("yielded", "preempted"):
+        if result.outcome == "yielded" or result.outcome == "preempted":  # mypy narrows this form
             self._wait_again(entry, preempted=result.outcome == "preempted")
         elif result.outcome is not None:
             tail = entry.text.finish()
             text, ids = piece.text + tail.text, piece.token_ids + tail.token_ids
-            why = self._stop_reason(result)
+            why = self._stop_reason(entry, result)
             return self._end(entry, result.outcome, now, text, ids, stop_reason=why, error=result.error, held=result)
         if not piece.text and not piece.token_ids:
             return None
         return Delta(entry.request.id, piece.text, piece.token_ids)
 
-    def _stop_reason(self, result: Result) -> int | None:
-        """A stop id the caller named is a reason worth telling; the model's own end of sequence is not (as in vLLM)."""
+    def _stop_reason(self, entry: _Entry, result: Result) -> str | int | None:
+        """A stop that the caller named is a reason worth telling; the model's own end of sequence is not (as in vLLM)."""
+        if result.stop_id in entry.special_stops:
+            return entry.special_stops[result.stop_id]
         return None if result.stop_id in self.info.eos_ids else result.stop_id
 
     def _count(self, entry: _Entry, result: Result, now: float) -> None:
@@ -278,7 +291,7 @@ class Front:
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
             seconds=now - request.arrival,
-            decode_seconds=0.0 if entry.first_at is None else now - entry.first_at,
+            decode_seconds=(entry.last_at or 0.0) - (entry.first_at or 0.0),
         )
         return Delta(request.id, text, token_ids, reason, stop_reason, usage, error)
 
@@ -287,6 +300,4 @@ def check_stop_ids(params: SamplingParams, vocab_size: int) -> None:
     """Refuse stop ids outside the vocabulary: they would never be drawn."""
     for token in params.stop_token_ids:
         if token >= vocab_size:
-            raise InvalidRequest(
-                f"stop_token_ids holds {token}; ids go from 0 to {vocab_size - 1}", "stop_token_ids"
-            )
+            raise InvalidRequest(f"stop_token_ids holds {token}; ids go from 0 to {vocab_size - 1}", "stop_token_ids")

@@ -121,7 +121,11 @@ class ThreadLink:
     async def start(self, model: str, config: EngineConfig, on_message: OnMessage, on_end: OnEnd) -> None:
         sys.setswitchinterval(min(SWITCH_SECONDS, self._switch_before))
         loop = asyncio.get_running_loop()
-        door = _QueueDoor(self._inbox, lambda message: loop.call_soon_threadsafe(on_message, message))
+
+        def deliver(message: Message) -> None:
+            loop.call_soon_threadsafe(on_message, message)
+
+        door = _QueueDoor(self._inbox, deliver)
 
         def run() -> None:
             reason = "the worker thread ended"

@@ -19,11 +19,17 @@ from prometheus_client.utils import floatToGoString
 
 from .door import StepRecord
 from .errors import ConfigError
+from .request import FinishReason
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-REASONS = {"stop": "stop", "length": "length", "cancelled": "abort", "error": "error"}  # ours: vLLM's
+REASONS: dict[FinishReason, str] = {  # ours, then vLLM's
+    "stop": "stop",
+    "length": "length",
+    "cancelled": "abort",
+    "error": "error",
+}
 
-# vLLM's bounds for every time and all between them that a small model needs: each ms to 10 ms, then 20 to 60 % apart
+# all of vLLM's bounds of all its times, and finer ones below for a small model: each millisecond to 10
 SECONDS = (
     *(ms / 1000 for ms in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 35, 40, 50, 60, 75, 80)),
     *(0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0),
@@ -39,7 +45,7 @@ _PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 class Live:
     """State at the moment of a scrape. kv_usage: part of the pages that sequences hold, 0 to 1.
 
-    waiting counts requests without a seat wherever they are: in the front's room or held by the worker.
+    waiting counts every other live request, in the front's room or held by the worker.
     """
 
     running: int = 0
@@ -95,7 +101,7 @@ class Metrics:
         self.prefix = prefix
         self.model_name = model_name
         self._series: list[_Counter | _Histogram] = []
-        self._ended = dict.fromkeys(REASONS, 0)
+        self._ended: dict[FinishReason, int] = dict.fromkeys(REASONS, 0)
         self._make_request_metrics()
         self._make_step_metrics()
 
@@ -153,7 +159,7 @@ class Metrics:
         self._generation.inc(count)
 
     def finished(
-        self, reason: str, *, prompt_tokens: int, completion_tokens: int, seconds: float, decode_seconds: float
+        self, reason: FinishReason, *, prompt_tokens: int, completion_tokens: int, seconds: float, decode_seconds: float
     ) -> None:
         """A request ended, whatever for: `seconds` after arrival, `decode_seconds` after its first token."""
         self._ended[reason] += 1
@@ -188,8 +194,8 @@ class Metrics:
 
     def _gauges(self, live: Live) -> list[Metric]:
         return [
-            self._gauge("num_requests_running", "Requests whose sequence has a seat.", live.running),
-            self._gauge("num_requests_waiting", "Requests without a seat.", live.waiting),
+            self._gauge("num_requests_running", "Requests that the worker computes.", live.running),
+            self._gauge("num_requests_waiting", "Requests accepted and not running.", live.waiting),
             self._gauge("kv_cache_usage_perc", "Part of the pages that sequences hold, 0 to 1.", live.kv_usage),
             self._gauge("kv_cache_pages", "Pages of KV memory.", live.pages_total),
         ]

@@ -4,7 +4,7 @@ A Request never changes after submit; progress lives in the front's table and in
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -31,8 +31,8 @@ class SamplingParams:
     seed: the same request with the same seed gives the same tokens; None draws a fresh seed.
     max_tokens: most output tokens; None means up to the end of the context.
     min_tokens: end-of-sequence and stop ids cannot be drawn, nor stop strings match, before this many.
-    stop: text that ends the answer; it is never shown, nor is any part of it.
-    stop_token_ids: ids that end the answer.
+    stop: texts (or one text) that end the answer; they are never shown, nor is any part of them. Kept as a tuple.
+    stop_token_ids: ids that end the answer. Kept as a tuple.
     ignore_eos: the model's end-of-sequence ids do not end the answer.
     """
 
@@ -43,8 +43,8 @@ class SamplingParams:
     seed: int | None = None
     max_tokens: int | None = None
     min_tokens: int = 0
-    stop: tuple[str, ...] = ()
-    stop_token_ids: tuple[int, ...] = ()
+    stop: Sequence[str] = ()
+    stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
@@ -68,10 +68,15 @@ class SamplingParams:
 
     def resolved(self, defaults: Mapping[str, float]) -> "SamplingParams":
         """Fill fields left None from `defaults` (temperature, top_k, top_p, min_p), then neutral values."""
-        neutral: dict[str, float] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
-        given = {name: getattr(self, name) for name in neutral}
-        filled = {n: defaults.get(n, neutral[n]) if v is None else v for n, v in given.items()}
-        return replace(self, **filled)
+        neutral = {"temperature": 1.0, "top_k": 0.0, "top_p": 1.0, "min_p": 0.0}
+        values = {**neutral, **{name: defaults[name] for name in neutral if name in defaults}}
+        return replace(
+            self,
+            temperature=values["temperature"] if self.temperature is None else self.temperature,
+            top_k=int(values["top_k"]) if self.top_k is None else self.top_k,
+            top_p=values["top_p"] if self.top_p is None else self.top_p,
+            min_p=values["min_p"] if self.min_p is None else self.min_p,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

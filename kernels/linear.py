@@ -1,6 +1,6 @@
-"""y = x W^T + b on a weight kept in oneDNN's blocked order, where the CPU and torch can: about twice F.linear for few rows.
+"""y = x W^T + b with the weight in oneDNN's blocked order where CPU and torch can: up to twice as fast for few rows.
 
-A packed row's result doesn't depend on how many rows are computed with it (bit for bit in bfloat16). Elsewhere F.linear.
+oneDNN may cut long sums differently for different row counts, so a row can change in its last bit with its batch.
 """
 
 import torch

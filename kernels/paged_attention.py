@@ -70,7 +70,10 @@ def prepare(
         else:
             gather = _gather_rows(page_tables[index : index + 1, :pages], kv_heads)
             prompts.append(PromptTask(item, gather, _causal_mask(item, page_tables.device, dtype)))
-    groups = (_decode_group(bounds, members, size, page_tables, page_size, kv_heads, dtype) for size, members in by_size.items())
+    groups = (
+        _decode_group(bounds, members, size, page_tables, page_size, kv_heads, dtype)
+        for size, members in by_size.items()
+    )
     return AttentionTasks(tuple(groups), tuple(prompts))
 
 

@@ -290,7 +290,9 @@ class Books:
     def _finish(self, ask: Ask, result: Result) -> None:
         outputs, outcome = control(ask, self.context)
         assert (ask.outputs, result.outcome) == (outputs, outcome), "other people changed this answer"
-        assert (result.stop_id is not None) == (outcome == "stop") and (result.error is not None) == (outcome == "error")
+        assert (result.stop_id is not None) == (outcome == "stop") and (result.error is not None) == (
+            outcome == "error"
+        )
         assert outcome == "error" or ask.counted == len(ask.tokens) - 1, "tokens were computed twice or not at all"
         self._end(ask, outcome)
 

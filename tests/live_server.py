@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import uvicorn
+
 from fairstep import AsyncEngine, EngineConfig
 from fairstep.serving.app import create_app
 

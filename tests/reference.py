@@ -1,12 +1,13 @@
-"""What tests compare with: transformers' LlamaForCausalLM on the very tensors that fairstep loads, greedy, in float32."""
+"""What tests compare with: transformers' LlamaForCausalLM in float32 on the very tensors that fairstep loads."""
 
 from collections.abc import Sequence
 
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
 from fairstep.model.loading import LoadedModel, load
 from fairstep.model.sources import resolve
 from fairstep.model.spec import ModelSpec, RopeSpec
-from transformers import LlamaConfig, LlamaForCausalLM
 
 NEAR_TIE = 1e-4  # logits: where the two likeliest tokens are nearer than this, rounding may choose
 
@@ -29,7 +30,7 @@ def reference_of(loaded: LoadedModel) -> LlamaForCausalLM:
 
 @torch.inference_mode()
 def greedy(model: LlamaForCausalLM, prompt_ids: Sequence[int], count: int) -> tuple[list[int], list[float]]:
-    """`count` tokens by transformers' generate, past any end-of-sequence, and for each the logit gap to the runner-up."""
+    """`count` tokens by transformers' generate, past any end of sequence, and each one's lead in logits."""
     prompt = torch.tensor([list(prompt_ids)])
     answer = model.generate(
         prompt,

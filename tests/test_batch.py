@@ -1,11 +1,12 @@
 """A plan's tensors equal what its definition says, token by token."""
 
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
 from fairstep.door import Sampling
 from fairstep.model.batch import batch_of
 from fairstep.stepping.plan import Slice
-from hypothesis import given
-from hypothesis import strategies as st
 
 CPU = torch.device("cpu")
 

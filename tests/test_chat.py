@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fairstep.request import Usage
 from fairstep.serving.app import create_app
 
 from .fakes_serving import FakeEngine, client_of, events_of, run
@@ -94,6 +95,19 @@ def test_continuous_usage_counts_up_in_every_chunk() -> None:
         parts = await chunks(FakeEngine(), stream_options=options)
         counts = [part["usage"]["completion_tokens"] for part in parts]
         assert counts == sorted(counts) and counts[-1] == 3
+
+    run(test)
+
+
+def test_the_engines_last_count_is_the_one_that_holds() -> None:
+    class Counting(FakeEngine):
+        def end(self, asked: Any, reason: str | None = None, **more: Any) -> None:
+            super().end(asked, reason, usage=Usage(9, 7), **more)
+
+    async def test() -> None:
+        last = (await chunks(Counting(), stream_options={"include_usage": True}))[-1]
+        assert last["usage"]["completion_tokens"] == 7
+        assert (await chat(Counting())).json()["usage"]["completion_tokens"] == 7
 
     run(test)
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from fairstep.door import Sampling
 from fairstep.model.backend import TorchBackend
 from fairstep.model.batch import StepBatch, batch_of

@@ -10,9 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
+
 from fairstep import EngineConfig
 from live_server import LiveServer
-from reference import assert_same, greedy
+from reference import assert_all_same, greedy, reference_model
 
 pytestmark = pytest.mark.real
 
@@ -26,7 +27,7 @@ EIGHT = [
     "My favourite food is",
     "In 1969, humans",
 ]
-DECODED = 96
+DECODED = 48
 CUTS = 100
 
 
@@ -70,7 +71,9 @@ async def eight_and_one_late(server: LiveServer) -> tuple[list[list[int]], list[
 
     async def late(client: httpx.AsyncClient) -> None:
         await all_started.wait()
-        async for choice in stream(client, body("Please list the planets of the solar system in order: ", max_tokens=4)):
+        async for choice in stream(
+            client, body("Please list the planets of the solar system in order: ", max_tokens=4)
+        ):
             if choice["text"]:
                 events.append("late")
 
@@ -88,10 +91,9 @@ def test_a_late_request_gets_its_first_token_before_any_of_eight_ends_and_they_l
     late = {piece.seq for step in mixed for piece in step.slices if not piece.decode}
     assert len(late) == 1
     tokenizer = server.engine.tokenizer
-    for prompt, own in zip(EIGHT, ids, strict=True):
-        assert len(own) == DECODED
-        expected, gaps = greedy("smollm2", tokenizer.encode(prompt), DECODED)
-        assert_same(own, expected, gaps)
+    model = reference_model("smollm2")
+    controls = [greedy(model, tokenizer.encode(prompt), DECODED) for prompt in EIGHT]
+    assert_all_same([(own, *control) for own, control in zip(ids, controls, strict=True)])
 
 
 def settled(server: LiveServer) -> tuple[int, int]:
@@ -118,7 +120,9 @@ async def cut_one(port: int, sent: dict[str, Any], path: str, seconds: float) ->
     """Send a request, go away after a while, read nothing."""
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     content = json.dumps(sent).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    )
     writer.write(head.encode() + content)
     await writer.drain()
     await asyncio.sleep(seconds)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from fairstep import EngineConfig, SamplingParams
 from fairstep.errors import ContextTooLong, InvalidRequest, ModelError
 from three_engines import KINDS, Ask, AsyncFace, SyncFace, engine_of, join
@@ -74,9 +75,7 @@ def test_a_stop_string_ends_the_answer_before_it(face: SyncFace | AsyncFace, con
     assert (answer.finish_reason, answer.stop_reason) == ("stop", stop)
 
 
-def test_a_cancel_gives_pages_back_and_loses_no_one_else_a_token(
-    face: SyncFace | AsyncFace, control: SyncFace
-) -> None:
+def test_a_cancel_gives_pages_back_and_loses_no_one_else_a_token(face: SyncFace | AsyncFace, control: SyncFace) -> None:
     long = SamplingParams(temperature=0, max_tokens=200, ignore_eos=True)
     got = face.answer([Ask("the cat sat", long, cancel_after=3), Ask("hello there", GREEDY)])
     assert got[0][-1].finish_reason == "cancelled"

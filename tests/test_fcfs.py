@@ -1,9 +1,10 @@
 """fcfs.py: priority first, then arrival; whoever comes back keeps its place."""
 
-from fairstep.fairness.fcfs import Fcfs
-from fairstep.fairness.waiting_room import Ticket
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fairstep.fairness.fcfs import Fcfs
+from fairstep.fairness.waiting_room import Ticket
 
 
 def test_lower_priority_numbers_go_first_and_arrival_breaks_ties() -> None:

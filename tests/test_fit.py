@@ -1,6 +1,7 @@
 """fit.py: what can never fit is refused with both numbers."""
 
 import pytest
+
 from fairstep.admission.fit import answer_room, check_ids
 from fairstep.errors import ContextTooLong, InvalidRequest
 
@@ -23,7 +24,9 @@ def test_an_explicit_overshoot_is_refused_naming_what_would_fit() -> None:
     assert caught.value.param == "max_tokens"
 
 
-@pytest.mark.parametrize(("ids", "told"), [([], "empty"), ([3, -1], "-1"), ([10], "10"), ([True], "True"), ([1.5], "1.5")])
+@pytest.mark.parametrize(
+    ("ids", "told"), [([], "empty"), ([3, -1], "-1"), ([10], "10"), ([True], "True"), ([1.5], "1.5")]
+)
 def test_ids_outside_the_vocabulary_are_refused(ids: list[int], told: str) -> None:
     with pytest.raises(InvalidRequest, match=told) as caught:
         check_ids(ids, vocab_size=10)

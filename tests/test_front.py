@@ -4,13 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from fairstep.door import Coefficients, Gauges, Headroom, Orders, Report, Result
 from fairstep.errors import ContextTooLong, InvalidRequest
 from fairstep.fairness.fcfs import Fcfs
 from fairstep.front import Front
 from fairstep.metrics import Metrics
 from fairstep.request import Delta, Request, SamplingParams
-from fakes_text import EOS, FakeTokenizer
+from fakes_text import EOS, TURN, FakeTokenizer
 from fakes_worker import ready, settings
 
 SEATS, PAGES = 4, 64
@@ -91,6 +92,14 @@ def test_end_of_sequence_is_counted_but_not_shown() -> None:
     send(f)
     (last,) = take(f, Result(1, 1, (EOS,), "stop", stop_id=EOS))
     assert (last.text, last.token_ids, last.finish_reason, last.stop_reason) == ("", (EOS,), "stop", None)
+
+
+def test_a_stop_string_that_is_a_special_token_stops_on_its_id() -> None:
+    f = front()
+    f.submit(ask("r", stop=["<turn>"], ignore_eos=True))
+    assert send(f).admit[0].sampling.stop_ids == (TURN,)
+    (last,) = take(f, Result(1, 1, (TURN,), "stop", stop_id=TURN))
+    assert (last.text, last.finish_reason, last.stop_reason) == ("", "stop", "<turn>")
 
 
 @pytest.mark.parametrize("outcome", ["preempted", "yielded"])
@@ -175,7 +184,9 @@ def test_what_can_never_be_served_is_refused_at_submit(request_: Request, param:
     with pytest.raises(InvalidRequest) as caught:
         f.submit(request_)
     assert caught.value.param == param and not f.has_requests
-    assert isinstance(caught.value, ContextTooLong) == (param in ("prompt", "max_tokens") and len(request_.prompt_ids) > 1)
+    assert isinstance(caught.value, ContextTooLong) == (
+        param in ("prompt", "max_tokens") and len(request_.prompt_ids) > 1
+    )
     f.check()
 
 

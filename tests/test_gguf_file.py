@@ -88,7 +88,7 @@ def test_weights_are_what_the_package_dequantises(model: Path, tmp_path: Path, k
 
 @pytest.mark.parametrize("kind", ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "TQ1_0"])
 def test_kinds_with_large_blocks_load_in_pieces(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package writes few of these kinds, so their bytes are random here, and small: any two are a finite float16."""
+    """The package writes few of these kinds, so their bytes are random, and small: any two are a finite float16."""
     as_kind = GGMLQuantizationType[kind]
     block, block_bytes = GGML_QUANT_SIZES[as_kind]
     raw = np.random.default_rng(0).integers(0, 0x3C, (20, 512 // block * block_bytes), np.uint8)

@@ -8,16 +8,18 @@ import random
 from collections.abc import Callable
 
 import pytest
-from fakes_stepping import Ask, Books, admit, settings
-
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fairstep.door import Orders
 from fairstep.stepping.settings import StepSettings
+from fakes_stepping import Ask, Books, admit, settings
 
-FAMILIES = ((1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4), (1, 2, 3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4))
+FAMILIES = (
+    (1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4),
+    (1, 2, 3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4),
+)
 
 
 def any_settings(pick: random.Random) -> StepSettings:
@@ -49,7 +51,15 @@ class History:
         self.speed = pick.choice((0.0, 0.001, 1.0))
 
     def run(self, length: int) -> None:
-        acts: list[Callable[[], None]] = [self.submit, self.submit, self.orders, self.step, self.step, self.step, self.stale]
+        acts: list[Callable[[], None]] = [
+            self.submit,
+            self.submit,
+            self.orders,
+            self.step,
+            self.step,
+            self.step,
+            self.stale,
+        ]
         for _ in range(length):
             self.pick.choice(acts)()
         self.books.drain()
@@ -110,9 +120,9 @@ def run_histories(first: int, count: int) -> None:
             raise
 
 
-@pytest.mark.parametrize("first", range(0, 2000, 500))
+@pytest.mark.parametrize("first", range(0, 4000, 1000))
 def test_random_histories_end_each_request_once_and_lose_no_page(first: int) -> None:
-    run_histories(first, 500)
+    run_histories(first, 1000)
 
 
 @pytest.mark.full
@@ -209,4 +219,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = hypothesis_settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestMachine.settings = hypothesis_settings(max_examples=200, stateful_step_count=40, deadline=None)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from fairstep.errors import ConfigError
 from fairstep.model.kv import KVMemory, page_bytes, pages_for
 from fairstep.model.spec import ModelSpec

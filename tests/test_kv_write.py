@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from fairstep.kernels.kv_write import kv_write
 
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+
 from fairstep.kernels.linear import Linear, can_pack
 
 

@@ -1,9 +1,10 @@
-"""A long prompt beside a running stream, on the real model: every planned step keeps to the target, and wastes none of it.
+"""A long prompt beside a running stream, on the real model: each planned step keeps to the target and wastes none of it.
 
 Read off the plans and the coefficients they were made with; no stopwatch.
 """
 
 import pytest
+
 from fairstep import Engine, EngineConfig, SamplingParams
 from fairstep.door import StepRecord
 

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from fairstep.door import Coefficients, SliceRecord, StepRecord
 from fairstep.errors import ConfigError
 from fairstep.metrics import CONTENT_TYPE, SECONDS, Live, Metrics
+from fairstep.request import FinishReason
 
 DOC = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 TIMES = (
@@ -140,7 +141,7 @@ def test_a_step_counts_prompt_and_decode_tokens_apart() -> None:
 @pytest.mark.parametrize(
     ("reason", "label"), [("stop", "stop"), ("length", "length"), ("cancelled", "abort"), ("error", "error")]
 )
-def test_each_end_is_counted_under_its_reason(reason: str, label: str) -> None:
+def test_each_end_is_counted_under_its_reason(reason: FinishReason, label: str) -> None:
     metrics = Metrics()
     before = {key for key in scrape(metrics) if key[0] == "fairstep:request_success_total"}
     metrics.finished(reason, prompt_tokens=1, completion_tokens=0, seconds=0.1, decode_seconds=0.0)

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from torch import Tensor
+
 from fairstep.kernels.kv_write import kv_write
 from fairstep.kernels.paged_attention import Bounds, padded_pages, paged_attention, prepare
-from torch import Tensor
 
 POOL = 64  # pages, the null page among them
 

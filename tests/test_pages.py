@@ -1,7 +1,8 @@
 """pages.py: every page is free, cached or held; shared pages live as long as their last holder; LRU, tails first."""
 
 import pytest
-from hypothesis import settings, strategies as st
+from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fairstep.stepping.pages import PagePool

@@ -1,4 +1,4 @@
-"""The step stack computes what transformers computes: logits of tiny models with every feature, greedy tokens of both."""
+"""The step stack computes what transformers computes: logits of tiny models with every feature, and greedy tokens."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from transformers import LlamaForCausalLM
+
 from fairstep.config import EngineConfig, Machine
 from fairstep.model.building import build_runner
 from fairstep.model.runner import TorchRunner
+from fairstep.stepping.settings import StepSettings
+from fairstep.text.tokenizer import Tokenizer, load_tokenizer
 from hand_made_plans import Hand, run, step
+from loop_drive import Course, Drive
 from reference import assert_all_same, greedy, reference_model
 from tiny_models import tiny_llama
-from torch import Tensor
-from transformers import LlamaForCausalLM
 
 LOGITS = 1e-4  # most that a float32 logit may be off
 
@@ -47,6 +51,7 @@ class Pair:
     """One model in fairstep and in transformers."""
 
     runner: TorchRunner
+    settings: StepSettings
     reference: LlamaForCausalLM
     vocab: int
 
@@ -65,8 +70,8 @@ def config(**changes: Any) -> EngineConfig:
 
 
 def pair_of(path: Path, **changes: Any) -> Pair:
-    runner, _, ready = build_runner(str(path), config(**changes), lambda what, part: None)
-    return Pair(runner, LlamaForCausalLM.from_pretrained(path).eval(), ready.vocab_size)
+    runner, settings, ready = build_runner(str(path), config(**changes), lambda what, part: None)
+    return Pair(runner, settings, LlamaForCausalLM.from_pretrained(path).eval(), ready.vocab_size)
 
 
 @pytest.fixture(scope="module")
@@ -154,47 +159,96 @@ def test_sequences_that_join_a_running_batch(plain: Path, page_size: int) -> Non
     pair.runner.check()
 
 
+LENGTHS = (5, 16, 33, 1, 60, 90)
+
+
+def assert_greedy(pair: Pair, prompts: list[list[int]], course: Course, count: int) -> None:
+    wanted = [greedy(pair.reference, prompt, count) for prompt in prompts]
+    assert_all_same([(got, *want) for got, want in zip(course.outputs, wanted, strict=True)])
+
+
+@pytest.mark.parametrize("page_size", [8, 16, 64])
+@pytest.mark.parametrize("chunk", [1, 7, 16, 512])
+def test_the_step_loop_with_deterministic_chunks(plain: Path, page_size: int, chunk: int) -> None:
+    pair = pair_of(plain, page_size=page_size, chunk=chunk, deterministic=True, step_tokens=max(32, chunk + 7))
+    prompts = [pair.prompt(length, seed) for seed, length in enumerate(LENGTHS)]
+    course = Drive(pair.runner, pair.settings).answer(prompts, 12, stagger=2)
+    assert any({part.decode for part in plan.slices} == {True, False} for plan in course.plans)
+    assert_greedy(pair, prompts, course, 12)
+
+
+@pytest.mark.parametrize("stagger", [0, 1, 3])
+def test_the_step_loop_with_chunks_of_its_choice(plain: Path, stagger: int) -> None:
+    pair = pair_of(plain, step_tokens=64)
+    prompts = [pair.prompt(length, seed) for seed, length in enumerate(LENGTHS)]
+    assert_greedy(pair, prompts, Drive(pair.runner, pair.settings).answer(prompts, 20, stagger=stagger), 20)
+
+
+@pytest.mark.parametrize("page_size", [8, 16, 64])
+def test_a_prefix_hit_answers_as_a_miss(plain: Path, page_size: int) -> None:
+    pair = pair_of(plain, page_size=page_size)
+    shared = pair.prompt(130)
+    prompts = [shared + pair.prompt(length, seed) for seed, length in enumerate(LENGTHS)]
+    drive = Drive(pair.runner, pair.settings)
+    misses = Drive(pair.runner, pair.settings, prefix_cache=False).answer(prompts, 12)
+    drive.answer([shared], 2)
+    hits = drive.answer(prompts, 12)
+    assert misses.cached == 0
+    assert hits.cached == len(prompts) * (130 // page_size) * page_size
+    assert_greedy(pair, prompts, hits, 12)
+    assert_greedy(pair, prompts, misses, 12)
+
+
+@pytest.mark.parametrize("prefix_cache", [False, True])
+def test_a_preempted_sequence_answers_as_an_undisturbed_one(plain: Path, prefix_cache: bool) -> None:
+    pair = pair_of(plain, page_size=8)
+    prompts = [pair.prompt(length, seed) for seed, length in enumerate((20, 30, 25, 40))]
+    drive = Drive(pair.runner, pair.settings, pages=20, prefix_cache=prefix_cache)  # they need 34 in the end
+    course = drive.answer(prompts, 40)
+    assert course.preemptions > 0
+    assert_greedy(pair, prompts, course, 40)
+
+
 PROMPTS = (
     "The capital of France is",
     "def fibonacci(n):",
     "Once upon a time, in a small village by the sea,",
     "Water boils at",
 )
+OPENINGS = (
+    "Tell me about",
+    "Why do people like",
+    "Write a poem on",
+    "Three facts on",
+    "List words for",
+    "The history of",
+    "In a letter on",
+    "Explain simply:",
+)
+SUBJECTS = ("the sea", "a red house", "prime numbers", "bread", "the moon", "old maps", "rain", "music")
 
 
-def real_pair(changes: dict[str, Any]) -> tuple[Pair, Any]:
-    from fairstep.text.tokenizer import load_tokenizer
-
-    runner, _, ready = build_runner("smollm2", config(kv_memory="512MiB", threads=2, **changes), lambda what, part: None)
-    return Pair(runner, reference_model("smollm2"), ready.vocab_size), load_tokenizer("smollm2")
-
-
-def assert_real(pair: Pair, prompts: list[list[int]], count: int) -> None:
-    """All together, one joining each step."""
-    hands, first = [], 1
-    for seq, prompt in enumerate(prompts):
-        hands.append(Hand(seq, list(prompt), pages_from(first, len(prompt) + count, 16)))
-        first += len(hands[-1].pages)
-    for joined in range(1, len(hands)):
-        step(pair.runner, [hand for hand in hands[:joined] if len(hand.outputs) < count], most=64)
-    run(pair.runner, hands, count, most=64)
-    wanted = [greedy(pair.reference, prompt, count) for prompt in prompts]
-    assert_all_same([(hand.outputs, *want) for hand, want in zip(hands, wanted, strict=True)])
+def real_pair(**changes: Any) -> tuple[Pair, Tokenizer]:
+    settings = config(kv_memory="512MiB", threads=2, **changes)
+    runner, steps, ready = build_runner("smollm2", settings, lambda what, part: None)
+    return Pair(runner, steps, reference_model("smollm2"), ready.vocab_size), load_tokenizer("smollm2")
 
 
 @pytest.mark.real
 def test_the_real_model_answers_as_transformers() -> None:
-    pair, tokenizer = real_pair({})
-    assert_real(pair, [tokenizer.encode(text) for text in PROMPTS], 16)
+    pair, tokenizer = real_pair()
+    prompts = [tokenizer.encode(text) for text in PROMPTS]
+    assert_greedy(pair, prompts, Drive(pair.runner, pair.settings).answer(prompts, 16), 16)
 
 
 @pytest.mark.real
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 def test_the_real_model_answers_64_prompts_as_transformers() -> None:
-    pair, tokenizer = real_pair({"max_seats": 64})
-    subjects = ("the sea", "a red house", "prime numbers", "bread", "the moon", "old maps", "rain", "music")
-    openings = ("Tell me about", "Why do people like", "Write a poem on", "Three facts on", "List words for", "The history of",
-                "In a letter,", "Explain simply:")  # fmt: skip
-    texts = [f"{opening} {subject}" for opening in openings for subject in subjects]
-    assert_real(pair, [tokenizer.encode(text) for text in texts], 64)
+    pair, tokenizer = real_pair(max_seats=64)
+    prompts = [tokenizer.encode(f"{opening} {subject}") for opening in OPENINGS for subject in SUBJECTS]
+    course = Drive(pair.runner, pair.settings).answer(prompts, 64)
+    assert_greedy(pair, prompts, course, 64)
+    alone = Drive(pair.runner, pair.settings, prefix_cache=False)
+    one_by_one = [alone.answer([prompt], 64).outputs[0] for prompt in prompts]
+    assert_greedy(pair, prompts, Course(one_by_one), 64)

@@ -1,11 +1,12 @@
 """prefix.py: what is found is what was computed, under the same salt, up to full pages, with one token left over."""
 
-from fakes_stepping import admit
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairstep.stepping.pages import PagePool
 from fairstep.stepping.prefix import PrefixCache, root
 from fairstep.stepping.sequence import Sequence
+from fakes_stepping import admit
 
 SIZE = 4
 
@@ -15,7 +16,9 @@ def cache_and_pool(pages: int = 32, *, enabled: bool = True) -> tuple[PrefixCach
     return PrefixCache(pool, enabled=enabled), pool
 
 
-def computed(cache: PrefixCache, pool: PagePool, tokens: list[int], upto: int | None = None, salt: str = "") -> Sequence:
+def computed(
+    cache: PrefixCache, pool: PagePool, tokens: list[int], upto: int | None = None, salt: str = ""
+) -> Sequence:
     """A sequence without hits whose first `upto` tokens are computed and registered."""
     sequence = Sequence(admit(1, tokens, salt=salt))
     pool.allocate(sequence.pages, pool.needed(len(tokens) + 1))
@@ -143,6 +146,8 @@ def test_exactly_the_longest_common_beginning_in_full_pages_is_found(
         computed(cache, pool, known, salt=its_salt)
     longest = 0
     for known, its_salt in others:
-        same = next((i for i, (a, b) in enumerate(zip(known, tokens, strict=False)) if a != b), min(len(known), len(tokens)))
+        same = next(
+            (i for i, (a, b) in enumerate(zip(known, tokens, strict=False)) if a != b), min(len(known), len(tokens))
+        )
         longest = max(longest, same // SIZE if its_salt == salt else 0)
     assert len(found(cache, tokens, salt)) == min(longest, (len(tokens) - 1) // SIZE)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fairstep.errors import InvalidRequest
@@ -20,9 +20,12 @@ VALUES = st.recursive(
     max_leaves=20,
 )
 NAMES = sorted({*ChatBody.model_fields, *CompletionBody.model_fields, *NEUTRAL, "tools", "tool_choice", "other"})
+# a first run builds tables of characters for seconds, and no test is about time
+patiently = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FIELDS = st.dictionaries(st.sampled_from(NAMES), VALUES)
 
 
+@patiently
 @given(FIELDS)
 def test_any_json_object_is_taken_or_refused_in_short_words(fields: dict[str, Any]) -> None:
     for check in (chat_ask, lambda body: completion_ask(body, 4)):
@@ -32,12 +35,14 @@ def test_any_json_object_is_taken_or_refused_in_short_words(fields: dict[str, An
             assert error.param in NAMES and len(str(error)) < 2000
 
 
+@patiently
 @given(VALUES)
 def test_a_body_is_read_as_python_reads_it(value: Any) -> None:
     assert parse_object(json.dumps({"x": value}).encode()) == {"x": value}
     assert parse_object(json.dumps({"x": value}, ensure_ascii=False).encode()) == {"x": value}
 
 
+@patiently
 @given(st.binary())
 def test_any_bytes_are_an_object_or_refused(raw: bytes) -> None:
     try:

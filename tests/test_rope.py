@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+
 from fairstep.kernels.rope import rotary_table, rotate
 from fairstep.model.rope import frequencies
 from fairstep.model.spec import RopeSpec
 from reference import rope_parameters
-from transformers import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 LLAMA3 = RopeSpec(
     theta=500_000.0, kind="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_context=8192
@@ -35,7 +36,9 @@ def transformers_rope(rope: RopeSpec, head_dim: int) -> LlamaRotaryEmbedding:
 @pytest.mark.parametrize("rope", KINDS, ids=lambda rope: f"{rope.kind}-{rope.theta:g}-{rope.factor:g}")
 @pytest.mark.parametrize("head_dim", [32, 64, 80, 128])
 def test_frequencies_equal_transformers(rope: RopeSpec, head_dim: int) -> None:
-    torch.testing.assert_close(frequencies(rope, head_dim), transformers_rope(rope, head_dim).inv_freq, rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        frequencies(rope, head_dim), transformers_rope(rope, head_dim).inv_freq, rtol=1e-6, atol=0
+    )
 
 
 @pytest.mark.parametrize("rope", KINDS, ids=lambda rope: f"{rope.kind}-{rope.theta:g}-{rope.factor:g}")

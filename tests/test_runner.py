@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from fairstep.config import EngineConfig, Machine
 from fairstep.door import Ready, Sampling
 from fairstep.errors import ConfigError
@@ -106,7 +107,11 @@ def test_settings_and_ready_say_what_was_built(model: Path) -> None:
     _, settings, ready = build(model, inter_token_target_ms=50, chunk=32, deterministic=True, max_model_len=100)
     assert settings.inter_token_target == 0.05
     assert (settings.seats, settings.chunk, settings.deterministic, settings.page_size) == (8, 32, True, PAGE)
-    assert (ready.pages, ready.context) == (settings.pages, settings.context) == (2 * 1024**2 // (2 * 2 * 2 * 16 * 4 * PAGE), 100)
+    assert (
+        (ready.pages, ready.context)
+        == (settings.pages, settings.context)
+        == (2 * 1024**2 // (2 * 2 * 2 * 16 * 4 * PAGE), 100)
+    )
     assert (ready.vocab_size, ready.dtype, ready.device, ready.eos_ids) == (320, "float32", "cpu", (1,))
     assert ready.parameters == sum(p.numel() for p in _parameters(model))
     assert set(ready.seconds) == {"config", "weights", "decoder", "warm up"}

@@ -1,9 +1,9 @@
 """sequence.py: one arithmetic for prompts, decodes and resumed sequences, and how a drawn token ends one."""
 
 import pytest
-from fakes_stepping import admit
 
 from fairstep.stepping.sequence import Sequence
+from fakes_stepping import admit
 
 
 def test_pending_is_what_is_known_and_not_computed() -> None:

@@ -111,7 +111,7 @@ def test_503_while_loading_then_200_and_a_signal_ends_in_order(
     run(script)
     assert engines[0].stopped
     said = capsys.readouterr().err
-    assert "loaded in 1.00 s (tokenizer 0.25, weights 0.50)" in said
+    assert "loaded in 1.00 s (tokenizer 0.25, worker start and imports 0.50, weights 0.50)" in said
     assert "ready: http://127.0.0.1:" in said
     assert signal.getsignal(sig) is before or before is signal.default_int_handler
 

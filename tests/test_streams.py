@@ -4,6 +4,7 @@ import asyncio
 import gc
 
 import pytest
+
 from fairstep.request import Delta, Usage
 from fairstep.streams import PromptStream, Stream
 

@@ -265,6 +265,12 @@ def test_a_directory_with_a_broken_tokenizer_is_refused_by_name(tmp_path: Path) 
         load_tokenizer(str(tmp_path))
 
 
+def test_a_directory_without_a_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(ModelError, match=rf"{tmp_path.name}: the tokenizer cannot be read: ."):
+        load_tokenizer(str(tmp_path))
+
+
 # --- any
 
 

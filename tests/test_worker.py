@@ -5,6 +5,7 @@ import threading
 from dataclasses import asdict
 
 import pytest
+
 from fairstep.clock import ManualClock
 from fairstep.config import EngineConfig
 from fairstep.door import Admit, Failed, Message, Orders, Report, Sampling, Start, Stop, frame
@@ -14,7 +15,6 @@ from fairstep.stepping.loop import StepLoop
 from fairstep.stepping.plan import StepPlan
 from fairstep.worker import DoorClosed, SocketDoor, Worker, serve, start
 from fakes_worker import FakeRunner, settings
-
 
 RESOLVED = asdict(EngineConfig().resolved(Machine()))
 

@@ -19,7 +19,7 @@ class Ask:
     """One request of a test. `cancel_after`: leave after so many deltas. `wait_for`: start after so many steps."""
 
     prompt: str | Sequence[int]
-    params: SamplingParams = SamplingParams(temperature=0, max_tokens=8)
+    params: SamplingParams
     cancel_after: int | None = None
     after_deltas: int = 0  # start when the first ask has given so many deltas
     priority: int = 0

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from ..kernels.kv_write import kv_write
 from ..kernels.paged_attention import AttentionTasks, paged_attention, prepare
-
 from .batch import StepBatch
 from .kv import KVMemory
 

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ..kernels.paged_attention import Bounds
-
 from ..stepping.plan import Slice
 
 
@@ -46,7 +45,7 @@ def batch_of(slices: Sequence[Slice], page_size: int, device: torch.device) -> S
         positions=tensor(positions),
         slots=tensor(pages * page_size + positions % page_size),
         page_tables=tensor(tables),
-        bounds=tuple(Bounds(q, n, k) for q, n, k in zip(firsts.tolist(), lengths.tolist(), (starts + lengths).tolist())),
+        bounds=tuple(map(Bounds, firsts.tolist(), lengths.tolist(), (starts + lengths).tolist())),
         logit_rows=tensor((firsts + lengths - 1)[sampled]),
         opened=tensor(_opened(tables, starts, starts + lengths, page_size)),
     )

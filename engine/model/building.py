@@ -78,9 +78,7 @@ def build_runner(
 def step_settings(spec: ModelSpec, config: EngineConfig, dtype: torch.dtype) -> tuple[StepSettings, tuple[str, ...]]:
     """The step loop's numbers for this model, and notes for people on what limits them. Raises ConfigError."""
     assert config.kv_memory and config.max_seats and config.step_tokens and config.chunk, "the config must be resolved"
-    pages = pages_for(
-        spec, kv_memory=config.kv_memory, page_size=config.page_size, seats=config.max_seats, dtype=dtype
-    )
+    pages = pages_for(spec, kv_memory=config.kv_memory, page_size=config.page_size, seats=config.max_seats, dtype=dtype)
     context, notes = _context(spec, config.max_model_len, pages * config.page_size)
     target = config.inter_token_target_ms
     settings = StepSettings(

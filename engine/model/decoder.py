@@ -10,7 +10,6 @@ from torch import Tensor
 from ..kernels.linear import Linear
 from ..kernels.norm import rms_norm
 from ..kernels.rope import rotary_table, rotate
-
 from .backend import Attention, Backend
 from .batch import StepBatch
 from .rope import frequencies

@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import ModelError
 
 MOST = 2**31 - 1
+MOST_SHOWN = 300  # characters
 MOST_LAYERS = 4096  # names are listed for each layer before a file is asked for them
 
 
@@ -30,7 +31,7 @@ class Fields:
         return self.get(key) is not None
 
     def error(self, key: str, problem: str) -> ModelError:
-        return ModelError(f"{self.file}: {self._prefix}{key} {problem}")
+        return ModelError(f"{self.file}: {self._prefix}{key} {one_line(problem)}")
 
     def integer(self, key: str, default: int | None = None, low: int = 1, high: int = MOST) -> int:
         value = self._or_default(key, default)
@@ -85,6 +86,12 @@ class Fields:
         if value is None and default is None:
             raise self.error(key, "is missing")
         return default if value is None else value
+
+
+def one_line(text: str) -> str:
+    """Text with a file's own words in it, fit to be shown: one line, printable, not long."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text[: 2 * MOST_SHOWN]).split())
+    return line if len(line) <= MOST_SHOWN else f"{line[:MOST_SHOWN]}..."
 
 
 def is_number(value: object) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from ..errors import ModelError
+from .fields import one_line
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -57,7 +58,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from error
     except struct.error as error:
-        raise ModelError(f"{path} is truncated: it ends inside its header") from error
+        raise ModelError(f"{path}: the file is truncated: it ends inside its header") from error
     except ValueError as error:  # an empty file cannot be mapped; undecodable text
         raise ModelError(f"{path} is not a readable GGUF file: {error}") from error
 
@@ -73,7 +74,7 @@ class _Walker:
     def header(self) -> GgufHeader:
         version = self._scalar("I")
         if version not in VERSIONS:
-            raise ModelError(f"{self._path} is GGUF version {version}; known are 2 and 3, little-endian")
+            raise self._error(f"GGUF version {version} is unknown; known are 2 and 3, little-endian")
         tensor_count, key_count = self._scalar("Q"), self._scalar("Q")
         metadata: dict[str, Any] = {}
         for _ in range(key_count):
@@ -82,9 +83,12 @@ class _Walker:
         infos = [self._tensor_info() for _ in range(tensor_count)]
         alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
         if not isinstance(alignment, int) or alignment < 1:
-            raise ModelError(f"{self._path}: general.alignment must be a positive integer, not {alignment!r}")
+            raise self._error(f"general.alignment must be a positive integer, not {alignment!r}")
         start = -(-self._at // alignment) * alignment
         return GgufHeader(self._path, metadata, {info[0]: self._placed(*info, start) for info in infos})
+
+    def _error(self, problem: str) -> ModelError:
+        return ModelError(f"{self._path}: {one_line(problem)}")
 
     def _scalar(self, code: str) -> Any:
         return self._scalars(code, 1)[0]
@@ -117,21 +121,21 @@ class _Walker:
         if kind in SCALARS:
             return self._scalar(SCALARS[kind])
         if kind != ARRAY:
-            raise ModelError(f"{self._path} has metadata of unknown type {kind}")
+            raise self._error(f"metadata of unknown type {kind}")
         item, count = self._scalar("I"), self._scalar("Q")
         if count > len(self._data):
             raise struct.error
         if item == STRING:
             return self._strings(count)
         if item not in SCALARS:
-            raise ModelError(f"{self._path} has an array of unknown type {item}")
+            raise self._error(f"metadata array of unknown type {item}")
         return list(self._scalars(SCALARS[item], count))
 
     def _tensor_info(self) -> tuple[str, tuple[int, ...], int, int]:
         """Name, shape, type, offset from the start of the tensor data."""
         name, dimensions = self._string(), self._scalar("I")
         if dimensions > MOST_DIMENSIONS:
-            raise ModelError(f"{self._path}: {name} has {dimensions} dimensions")
+            raise self._error(f"{name} has {dimensions} dimensions")
         shape = tuple(reversed(self._scalars("Q", dimensions)))  # GGUF has the innermost first
         return name, shape, self._scalar("I"), self._scalar("Q")
 
@@ -139,16 +143,16 @@ class _Walker:
         try:
             kind = GGMLQuantizationType(type_id)
         except ValueError:
-            raise ModelError(f"{self._path}: {name} has type {type_id}, which the gguf package does not know") from None
+            raise self._error(f"{name} has type {type_id}, which the gguf package does not know") from None
         block, block_bytes = GGML_QUANT_SIZES[kind]
         if not shape or shape[-1] % block:
-            raise ModelError(f"{self._path}: rows of {name} {list(shape)} are not whole {kind.name} blocks of {block}")
+            raise self._error(f"rows of {name} {list(shape)} are not whole {kind.name} blocks of {block}")
         elements = 1
         for length in shape:
             elements *= length
         size = elements // block * block_bytes
         if start + offset + size > len(self._data):
-            raise ModelError(
-                f"{self._path} is truncated: {name} ends at byte {start + offset + size}, the file at {len(self._data)}"
+            raise self._error(
+                f"the file is truncated: {name} ends at byte {start + offset + size}, the file at {len(self._data)}"
             )
         return StoredTensor(name, kind, shape, start + offset, size)

@@ -1,4 +1,4 @@
-"""The rotary frequencies of a model: default, linear and llama3 scaling, as transformers' modeling_rope_utils has them."""
+"""A model's rotary frequencies: default, linear and llama3 scaling, as in transformers' modeling_rope_utils."""
 
 import math
 

@@ -6,7 +6,7 @@ The cuts come in transformers' order: temperature, top_k, top_p of what top_k le
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -60,7 +60,7 @@ class _Draws(NamedTuple):
     mass: Tensor
 
     def take(self, places: Tensor | slice) -> "_Draws":
-        """Some of the rows; all of them are not copied."""
+        """The rows at `places`, which rise; all of them are not copied."""
         if isinstance(places, Tensor) and len(places) == len(self.keys):
             return self
         return _Draws(*(field[places] for field in self))
@@ -179,8 +179,9 @@ def _draw_cut(draws: _Draws) -> Tensor:
     """Ids [R] drawn from rows with a cut: by the cheapest way that settles each row, which hangs on the row alone."""
     vocab = draws.logits.shape[1]
     picked = torch.full_like(draws.top_k, OPEN)
-    few = [partial(_draw_among, size=size) for size in CANDIDATES if size < vocab]
-    for draw in (*few, _draw_if_kept, partial(_draw_among, size=vocab)):
+    ways: list[Callable[[_Draws], Tensor]] = [partial(_draw_among, size=size) for size in CANDIDATES if size < vocab]
+    ways += [_draw_if_kept, partial(_draw_among, size=vocab)]
+    for draw in ways:
         places = (picked == OPEN).nonzero().flatten()
         if not len(places):
             break
@@ -209,7 +210,7 @@ def _draw_if_kept(draws: _Draws) -> Tensor:
     winner = logits.gather(1, ids[:, None])  # [R, 1]
     lower_ids = torch.arange(vocab, device=ids.device) < ids[:, None]
     before = (logits > winner) | ((logits == winner) & lower_ids)  # [R, V]
-    distance = (winner[:, 0].double() - logits.amax(dim=-1).double()) / draws.temperature
+    distance = winner[:, 0].double() / draws.temperature - logits.amax(dim=-1).double() / draws.temperature
     passes = (before.sum(dim=-1) < draws.top_k) & (distance >= draws.min_p)
     passes &= _row_sums(_weights(draws) * before) < _limit(draws, draws.mass)
     known = draws.top_p.isinf() | (draws.top_k == vocab)

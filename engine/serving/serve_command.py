@@ -80,7 +80,8 @@ async def _open(
 def ready_line(engine: AsyncEngine, url: str) -> str:
     """Where the model is served, what was loaded and how long each part took."""
     info = engine.info
-    parts = {"tokenizer": engine.seconds["tokenizer"], **info.seconds}
+    worker = engine.seconds["ready"] - sum(info.seconds.values())
+    parts = {"tokenizer": engine.seconds["tokenizer"], "worker start and imports": worker, **info.seconds}
     times = ", ".join(f"{part} {seconds:.2f}" for part, seconds in parts.items())
     return (
         f"{engine.model_name}: {info.parameters / 1e6:.0f} M parameters, {info.dtype} on {info.device}, "

@@ -15,7 +15,7 @@ from ..door import Coefficients
 # The ratios matter, not the seconds: a prompt token and a decode each cost as much as the step itself, until measured.
 PRIOR = Coefficients(base=0.01, prompt=0.01, sequence=0.01, context=0.000_005)
 FORGET = 0.99  # what a step still counts for when the next one comes
-RIDGE = 0.1  # the prior counts for this part of one step
+RIDGE = 0.003  # the prior counts for this part of one step
 WINDOW = 15  # steps whose median tells the machine's speed
 ENOUGH = 5  # of them, before the speed is said to have changed
 SHIFT = 1.5  # a change of speed by this factor rescales what was learned
@@ -82,8 +82,9 @@ class StepModel:
             return
         self._recent.append((row, seconds))
         speed = self._follow_speed()
-        expected = _dot(row, self._factors)
-        seconds = min(max(seconds, expected * speed / OUTLIER), expected * speed * OUTLIER)
+        if len(self._recent) >= ENOUGH:
+            usual = speed * _dot(row, self._factors)
+            seconds = min(max(seconds, usual / OUTLIER), usual * OUTLIER)
         self._add([value / seconds for value in row])
         self._fit()
 
@@ -98,10 +99,22 @@ class StepModel:
         return 1.0
 
     def _add(self, shares: Vector) -> None:
-        """One observation: the features' shares, by the prior, of the time measured. Their weighted sum should be 1."""
-        for line, share in zip(self._normal, shares, strict=True):
-            line[:] = [value * FORGET + share * other for value, other in zip(line, shares, strict=True)]
-        self._right = [value * FORGET + share for value, share in zip(self._right, shares, strict=True)]
+        """One observation: the features' shares, by the prior, of the time measured. Their weighted sum should be 1.
+
+        Forgets only what it replaces: what is known in other directions stays. Steps are much alike for long, and
+        what they do not tell apart must not be lost meanwhile.
+        """
+        along = [_dot(line, shares) for line in self._normal]
+        known = _dot(along, shares)
+        faded = (1.0 - FORGET) / known if known > 0.0 else 0.0
+        told = _dot(self._right, shares) * faded
+        for i, share in enumerate(shares):
+            lost = along[i] * faded
+            self._normal[i] = [
+                value - lost * other + share * mine
+                for value, other, mine in zip(self._normal[i], along, shares, strict=True)
+            ]
+            self._right[i] += share - along[i] * told
 
     def _fit(self) -> None:
         """Solve for the factors, in units of the machine's speed by the prior, so that the ridge pulls towards that."""
@@ -113,7 +126,9 @@ class StepModel:
         self._factors = [max(value, LEAST_FACTOR) * scale for value in relative]
         base, sequence, context, prompt = map(mul, self._factors, self._prior)
         deviation = self._noise() / math.sqrt(precision) * scale * self._prior[-1]
-        self._coefficients = Coefficients(base, prompt + deviation, sequence, context)
+        # Doubt makes a prompt token dear, but no dearer than what an automatic target can bear beside one decode.
+        dear = max(prompt, min(prompt + deviation, base + sequence / 2))
+        self._coefficients = Coefficients(base, dear, sequence, context)
 
     def _noise(self) -> float:
         """Relative spread of recent steps' times around what is expected of them (from the median deviation)."""

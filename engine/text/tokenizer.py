@@ -4,6 +4,7 @@ A GGUF file's tokenizer is built from its metadata; a directory's is read by tra
 """
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -109,22 +110,35 @@ def _from_gguf(path: Path) -> Tokenizer:
 
 
 def _from_directory(path: Path) -> Tokenizer:
-    """Through transformers: tokenizer.json as it stands, else whatever AutoTokenizer can convert (needs torch)."""
+    """Through transformers: tokenizer.json as it stands, else whatever AutoTokenizer can convert (imports torch)."""
     from transformers import PreTrainedTokenizerFast
 
     try:
         if (path / "tokenizer.json").is_file():
             loaded = PreTrainedTokenizerFast.from_pretrained(path)
         else:
-            from transformers import AutoTokenizer
-
-            loaded = AutoTokenizer.from_pretrained(path)
+            loaded = _converted(path)
         named = {name: text for name, text in loaded.special_tokens_map.items() if isinstance(text, str)}
         return Tokenizer(loaded.backend_tokenizer, named, _one_template(loaded.chat_template))
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
     except Exception as error:  # transformers and its converters raise many kinds
         raise ModelError(f"{path}: the tokenizer cannot be read: {_first_line(error)}") from error
+
+
+def _converted(path: Path) -> Any:
+    if (path / "tokenizer.model").is_file() and not _importable("google.protobuf"):
+        raise ModelError("it has a tokenizer.model but no tokenizer.json; to convert it, pip install protobuf")
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+
+
+def _importable(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # not even the package above it
+        return False
 
 
 def _one_template(template: str | Mapping[str, str] | None) -> str | None:
