@@ -240,7 +240,7 @@ class Front:
         return Delta(entry.request.id, piece.text, piece.token_ids)
 
     def _stop_reason(self, entry: _Entry, result: Result) -> str | int | None:
-        """A stop that the caller named is a reason worth telling; the model's own end of sequence is not (as in vLLM)."""
+        """A stop that the caller named is a reason worth telling; the model's own end is not (as in vLLM)."""
         if result.stop_id in entry.special_stops:
             return entry.special_stops[result.stop_id]
         return None if result.stop_id in self.info.eos_ids else result.stop_id

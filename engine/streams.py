@@ -1,4 +1,4 @@
-"""A request's answer as it comes, for `async for`: leaving the loop, losing the object or cancelling the task cancels it.
+"""A request's answer as it comes, for `async for`: leaving the loop, losing the object or ending the task cancels it.
 
 Knows only how to say "cancel". Deltas that pile up while the reader is busy are merged into one.
 """

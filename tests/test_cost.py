@@ -161,12 +161,29 @@ def test_while_only_decodes_are_seen_a_prompt_token_stays_dear(machine: MadeUp) 
     assert alone / 5 < of.prompt < 3 * alone
 
 
-def test_what_was_learned_of_prompts_fades_to_the_prior_without_them() -> None:
+def test_what_was_learned_of_prompts_is_kept_while_there_are_none() -> None:
     model = StepModel()
     live(GPU, model, 200, seed=1)
     learned = model.coefficients.prompt
     live(GPU, model, 3000, seed=2, prompts=0.0)
-    assert learned < 3 * GPU.prompt < 30 * GPU.prompt < model.coefficients.prompt
+    assert learned / 2 < model.coefficients.prompt < 2 * learned < 4 * GPU.prompt
+
+
+@pytest.mark.parametrize(("machine", "most"), [(CPU, 400), (GPU, 80)], ids=["cpu", "gpu"])
+def test_a_long_prompt_beside_one_stream_on_an_unknown_machine_soon_gets_what_it_bears(
+    machine: MadeUp, most: int
+) -> None:
+    """Steps of the same shape over and over teach little; what the first few told must last."""
+    model, pick = StepModel(), random.Random(5)
+    for step in (Features(40, 1, 40), Features(0, 1, 41), Features(0, 1, 42)):
+        model.observe(step, machine.time(step, pick))
+    done = steps = 0
+    while done < 3000:
+        alone = Features(0, 1, 43 + steps)
+        step = with_prompt(model, alone, done)
+        model.observe(step, machine.time(step, pick))
+        done, steps = done + step.prompt, steps + 1
+    assert steps < most
 
 
 def any_machine(pick: random.Random) -> MadeUp:

@@ -1,4 +1,4 @@
-"""The whole thing: the real model over real sockets. Who joins late waits for no one; who leaves costs no one a token."""
+"""The real model over real sockets: who joins late waits for no one; who leaves costs no one a token."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A long prompt beside a running stream, on the real model: each planned step keeps to the target and wastes none of it.
+"""A long prompt beside a running stream, on the real model: each planned step keeps to the target and wastes nothing.
 
 Read off the plans and the coefficients they were made with; no stopwatch.
 """

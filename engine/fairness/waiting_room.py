@@ -1,4 +1,4 @@
-"""The waiting room's interface: who is next. It knows no pages and no tokens; whether the next one fits is not its question.
+"""The waiting room's interface: who is next. It knows no pages and no tokens; whether it fits is not its question.
 
 Every policy (fcfs here; drr, vtc beside it) answers the same four calls.
 """

@@ -1,7 +1,8 @@
 """How long a step takes: base + prompt tokens + sequences + context attended to, fitted online. Reads no clock.
 
-Ridge regression with exponential forgetting, towards a prior that takes prompt tokens for expensive. It errs on that
-side: the prompt coefficient carries its own standard error, which shrinks as steps with prompt tokens are seen.
+Ridge regression towards a prior that takes prompt tokens for expensive, with directional forgetting (Cao and Schwartz,
+Automatica 36, 2000). It errs on the dear side: the prompt coefficient carries its own standard error, which shrinks as
+steps with prompt tokens are seen.
 """
 
 import math
@@ -14,7 +15,7 @@ from ..door import Coefficients
 
 # The ratios matter, not the seconds: a prompt token and a decode each cost as much as the step itself, until measured.
 PRIOR = Coefficients(base=0.01, prompt=0.01, sequence=0.01, context=0.000_005)
-FORGET = 0.99  # what a step still counts for when the next one comes
+FORGET = 0.99  # what a step still counts for when the next one like it comes
 RIDGE = 0.003  # the prior counts for this part of one step
 WINDOW = 15  # steps whose median tells the machine's speed
 ENOUGH = 5  # of them, before the speed is said to have changed

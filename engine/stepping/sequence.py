@@ -37,7 +37,6 @@ class Sequence:
         "seq",
         "state",
         "tokens",
-        "weight",
     )
 
     def __init__(self, admit: Admit) -> None:
@@ -48,7 +47,6 @@ class Sequence:
         self.known: int = len(admit.tokens)
         self.sampling: Sampling = admit.sampling
         self.salt: str = admit.salt
-        self.weight: int = admit.weight
         self.age = (admit.order, admit.seq)  # the smallest is the oldest
         self.rank = (admit.tier, admit.priority, admit.order, admit.seq)  # the smallest is served first
         self.computed = 0
