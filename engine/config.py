@@ -13,8 +13,12 @@ from .machine import Machine as Machine
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 LOG_LEVELS = ("debug", "info", "warning", "error")
-DETERMINISTIC_CHUNK = 256
 MIB = 1024**2
+# what fits a CPU, where this version computes
+SEATS = 32
+STEP_TOKENS = 512
+KV_MEMORY = 256 * MIB
+DETERMINISTIC_CHUNK = 256
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)\s*$", re.IGNORECASE)
 _METRIC_PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
@@ -65,16 +69,17 @@ class EngineConfig:
 
     def resolved(self, machine: Machine) -> Self:
         """Fill what was left open for this machine, and check what belongs together. Pure."""
-        seats = self.max_seats or (256 if machine.cuda else 32)
-        tokens = self.step_tokens or max(8192 if machine.cuda else 512, seats)
-        chunk = self.chunk or (DETERMINISTIC_CHUNK if self.deterministic else tokens)
+        seats = self.max_seats or SEATS
+        chunk = self.chunk or (DETERMINISTIC_CHUNK if self.deterministic else None)
+        beside = seats - 1 + chunk if chunk and self.deterministic else seats  # a whole chunk beside the decodes
+        tokens = self.step_tokens or max(STEP_TOKENS, beside)
         full = replace(
             self,
             dtype=self._dtype(machine),
             max_seats=seats,
             step_tokens=tokens,
-            chunk=min(chunk, tokens) if self.chunk is None else chunk,
-            kv_memory=self.kv_memory or (4096 if machine.cuda else 256) * MIB,
+            chunk=chunk or tokens,
+            kv_memory=self.kv_memory or KV_MEMORY,
             threads=self.threads or machine.cores,
         )
         full._check_together()
@@ -83,7 +88,7 @@ class EngineConfig:
     def _dtype(self, machine: Machine) -> str:
         if self.dtype != "auto":
             return self.dtype
-        return "bfloat16" if machine.cuda or machine.bfloat16 else "float32"
+        return "bfloat16" if machine.bfloat16 else "float32"
 
     def _check_together(self) -> None:
         assert self.step_tokens and self.max_seats and self.chunk

@@ -10,10 +10,9 @@ CPU_QUOTA = "/sys/fs/cgroup/cpu.max"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What was found: physical cores usable by this process, and whether a CUDA device is there."""
+    """What was found: physical cores usable by this process, and what they compute with."""
 
     cores: int = 2
-    cuda: bool = False
     bfloat16: bool = False  # the CPU multiplies bfloat16 natively
 
     @classmethod
@@ -22,7 +21,6 @@ class Machine:
         flags = _cpu_flags()
         return cls(
             cores=_usable_cores(),
-            cuda=os.path.exists("/dev/nvidia0"),
             bfloat16="avx512_bf16" in flags or "amx_bf16" in flags,
         )
 

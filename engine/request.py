@@ -13,6 +13,7 @@ from .errors import InvalidParameter
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 
 SEED_BITS = 64
+LARGEST = 2**31 - 1  # of integers that are counts, ids or priorities
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1024
 
@@ -54,17 +55,17 @@ class SamplingParams:
         _number("temperature", self.temperature, 0.0, 100.0)
         _number("top_p", self.top_p, 0.0, 1.0, above_low=True)
         _number("min_p", self.min_p, 0.0, 1.0)
-        _integer("top_k", self.top_k, -1, None)
+        _integer("top_k", self.top_k, -1, LARGEST)
         _integer("seed", self.seed, -(2 ** (SEED_BITS - 1)), 2**SEED_BITS - 1)
         _integer("max_tokens", self.max_tokens, 1, None)
-        _integer("min_tokens", self.min_tokens, 0, None)
+        _integer("min_tokens", self.min_tokens, 0, LARGEST)
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise InvalidParameter(
                 f"min_tokens ({self.min_tokens}) must not exceed max_tokens ({self.max_tokens})", "min_tokens"
             )
         _stops(stop)
         for token in self.stop_token_ids:
-            _integer("stop_token_ids", token, 0, None)
+            _integer("stop_token_ids", token, 0, LARGEST)
 
     def resolved(self, defaults: Mapping[str, float]) -> "SamplingParams":
         """Fill fields left None from `defaults` (temperature, top_k, top_p, min_p), then neutral values."""
@@ -81,7 +82,10 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request as admitted at the front. `arrival` and `deadline` are instants of the engine's clock."""
+    """One request as admitted at the front. `arrival` and `deadline` are instants of the engine's clock.
+
+    Raises InvalidParameter for a priority that is no integer of 32 bits.
+    """
 
     id: str
     prompt_ids: tuple[int, ...]
@@ -90,6 +94,9 @@ class Request:
     priority: int = 0  # lower is sooner, as in vLLM
     deadline: float | None = None
     arrival: float = 0.0
+
+    def __post_init__(self) -> None:
+        _integer("priority", self.priority, -LARGEST, LARGEST)
 
 
 @dataclass(frozen=True, slots=True)

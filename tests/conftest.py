@@ -6,3 +6,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
+
+from hypothesis import HealthCheck, settings  # noqa: E402 (the path comes first)
+
+# a slow machine is no finding; on a fresh clone hypothesis also builds its tables first
+settings.register_profile("fairstep", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("fairstep")

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from itertools import product
 
 import pytest
+from transformers import LlamaForCausalLM
+
 from fairstep import EngineConfig, SamplingParams
 from reference import assert_all_same, greedy, reference_model
 from three_engines import Ask, SyncFace, engine_of, join
-from transformers import LlamaForCausalLM
 
 pytestmark = pytest.mark.real
 
