@@ -16,8 +16,7 @@ from fairstep.door import Ready
 from fairstep.errors import EngineClosed
 from fairstep.request import Delta, SamplingParams, Usage
 from fairstep.streams import Stream
-
-from .fakes_text import EOS, VOCAB, FakeTokenizer
+from fakes_text import EOS, VOCAB, FakeTokenizer
 
 CONTEXT = 200
 PIECES = ("Hel", "lo", " wörld")

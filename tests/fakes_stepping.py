@@ -158,6 +158,8 @@ class Books:
         self.plans: list[StepPlan] = []
         self.reported: Report | None = None
         self.ends = 0
+        self._oldest: int | None = None  # running before the step, by arrival
+        self._newcomers: list[int] = []  # seated by the step
         self.orders = 0
         self._stale = 0
 
@@ -191,6 +193,8 @@ class Books:
     def step(self, meanwhile: Callable[[], None] | None = None, *, seconds: float = 0.0, fails: bool = False) -> bool:
         """One step, with Orders coming in meanwhile; False when nothing could run."""
         had_work = self.loop.has_work
+        self._oldest = min((ask.seq for ask in self.having("sent") if ask.seated), default=None)
+        self._newcomers.clear()
         plan = self.loop.plan()
         self.loop.check()
         assert bool(plan.slices) == had_work, "there is work and nothing runs, or the other way round"
@@ -231,6 +235,8 @@ class Books:
         assert piece.position == len(ask.outputs) and piece.sampling == ask.sampling
         if self.own.deterministic and not piece.decode:
             assert piece.end % self.own.chunk == 0 or piece.end == len(ask.tokens), "a chunk is cut elsewhere"
+        if not ask.seated:
+            self._newcomers.append(ask.seq)
         ask.seated = True
 
     def _check_cost(self, plan: StepPlan) -> None:
@@ -277,6 +283,9 @@ class Books:
         if result.attempt != ask.attempt or ask.state != "sent":
             assert not result.tokens and result.outcome in ("yielded", "preempted"), "a result for what has left"
             return
+        if result.outcome == "preempted":
+            assert result.seq != self._oldest, "the oldest running sequence was preempted"
+            assert not self._newcomers, "a newcomer was seated in a step that preempted"
         ask.counted += result.cached + result.computed + result.recomputed
         assert ask.attempt > 1 or not result.recomputed
         assert self.own.prefix_cache or not result.cached

@@ -12,8 +12,7 @@ from fairstep import __version__
 from fairstep.errors import EngineClosed, Overloaded
 from fairstep.serving.app import create_app
 from fairstep.serving.limits import Limits
-
-from .fakes_serving import CONTEXT, FakeEngine, client_of, run
+from fakes_serving import CONTEXT, FakeEngine, client_of, run
 
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 CHAT = "/v1/chat/completions"

@@ -8,8 +8,7 @@ import pytest
 
 from fairstep.request import Usage
 from fairstep.serving.app import create_app
-
-from .fakes_serving import FakeEngine, client_of, events_of, run
+from fakes_serving import FakeEngine, client_of, events_of, run
 
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 TEXT = "Hello wörld"

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from fairstep.serving.app import create_app
-
-from .fakes_serving import CONTEXT, FakeEngine, client_of, events_of, run
-from .fakes_text import BOS
+from fakes_serving import CONTEXT, FakeEngine, client_of, events_of, run
+from fakes_text import BOS
 
 TEXT = "Hello wörld"
 

@@ -186,6 +186,15 @@ def test_a_long_prompt_beside_one_stream_on_an_unknown_machine_soon_gets_what_it
     assert steps < most
 
 
+@pytest.mark.parametrize("steps", [0, 1, 3, 30])
+def test_however_much_is_in_doubt_an_automatic_target_bears_a_token_beside_one_decode(steps: int) -> None:
+    for seed in range(20):
+        model = StepModel()
+        live(MadeUp(0.03, 0.003, 0.005, 5e-6, noise=0.1), model, steps, seed, prompts=0.0)
+        alone = Features(0, 1, 20)
+        assert model.allowance(AUTO * model.cost(alone), alone, 0) >= 1
+
+
 def any_machine(pick: random.Random) -> MadeUp:
     """From a tenth of a millisecond to a hundred a step; a decode costs at least what a prompt token does."""
     base, prompt = 10 ** pick.uniform(-4, -1), 10 ** pick.uniform(-3, -0.2)

@@ -12,9 +12,8 @@ from fairstep.request import SamplingParams
 from fairstep.serving.app import create_app
 from fairstep.serving.disconnect import until_disconnect
 from fairstep.serving.fan_in import fan_in
-
-from .fakes_serving import FakeEngine, run
-from .raw_http import Server, open_raw, read_head, read_part, read_rest, serving
+from fakes_serving import FakeEngine, run
+from raw_http import Server, open_raw, read_head, read_part, read_rest, serving
 
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"

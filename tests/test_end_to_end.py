@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from openai import AsyncOpenAI, BadRequestError, OpenAI
 
 from fairstep import EngineConfig
 from live_server import LiveServer
@@ -162,3 +163,76 @@ def test_chat_answers_and_says_what_it_used(client: httpx.Client) -> None:
     answer = reply.json()
     assert reply.status_code == 200 and "Paris" in answer["choices"][0]["message"]["content"]
     assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + answer["usage"]["completion_tokens"]
+
+
+BAD: list[tuple[str, dict[str, Any]]] = [
+    ("prompt", {"prompt": ""}),
+    ("prompt", {"prompt": []}),
+    ("prompt", {"prompt": "word " * 9_000}),
+    ("prompt", {"prompt": [10**6]}),
+    ("prompt", {"prompt": [-1]}),
+    ("prompt", {"prompt": "\ud800"}),
+    ("temperature", {"temperature": float("nan")}),
+    ("temperature", {"temperature": -1}),
+    ("top_p", {"top_p": 0}),
+    ("top_p", {"top_p": 1.1}),
+    ("max_tokens", {"max_tokens": 0}),
+    ("max_tokens", {"max_tokens": -1}),
+    ("max_tokens", {"max_tokens": 1.5}),
+    ("max_tokens", {"max_tokens": "ten"}),
+    ("max_tokens", {"max_tokens": 9_000}),
+    ("stop", {"stop": ""}),
+    ("n", {"n": 0}),
+    ("stop_token_ids", {"stop_token_ids": [10**6]}),
+]
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(("param", "fields"), BAD, ids=lambda value: json.dumps(value)[:40])
+def test_bad_input_is_refused_by_name(client: httpx.Client, param: str, fields: dict[str, Any]) -> None:
+    reply = client.post("/v1/completions", content=json.dumps({**body("hi"), **fields}), headers=JSON)
+    error = reply.json()["error"]
+    assert reply.status_code == 400 and error["message"] and error["type"] == "invalid_request_error"
+    assert error["param"] == param
+
+
+def test_what_is_no_request_at_all_is_refused_and_the_engine_lives(client: httpx.Client) -> None:
+    whole = json.dumps(body("hi")).encode()
+    for status, path, content, headers in (
+        (400, "/v1/completions", whole[:-1], JSON),
+        (415, "/v1/completions", whole, {"Content-Type": "text/plain"}),
+        (404, "/v1/completions", json.dumps(body("hi", model="gpt-9")).encode(), JSON),
+        (413, "/v1/completions", b" " * 50_000_000, JSON),
+        (400, "/v1/chat/completions", json.dumps({"messages": []}).encode(), JSON),
+        (400, "/v1/chat/completions", json.dumps({"messages": [{"role": "nobody", "content": "x"}]}).encode(), JSON),
+    ):
+        try:
+            reply = client.post(path, content=content, headers=headers)
+        except httpx.WriteError:  # a body cut short by the refusal
+            assert status == 413
+            continue
+        assert reply.status_code == status and set(reply.json()["error"]) == {"message", "type", "param", "code"}
+    answer = client.post("/v1/completions", json=body("The capital of France is", max_tokens=2))
+    assert answer.json()["choices"][0]["text"].startswith(" Paris")
+
+
+def test_the_openai_package_gets_the_same_answer_every_way(server: LiveServer) -> None:
+    messages: list[Any] = [{"role": "user", "content": "Say hello."}]
+    asked: dict[str, Any] = {"model": "smollm2", "temperature": 0, "max_tokens": 12}
+
+    async def streamed() -> str:
+        async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
+            chunks = await client.chat.completions.create(messages=messages, stream=True, **asked)
+            return "".join([chunk.choices[0].delta.content or "" async for chunk in chunks])
+
+    with OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
+        chat = client.chat.completions.create(messages=messages, **asked)
+        rendered = server.engine.tokenizer.render(messages)
+        text = client.completions.create(prompt=rendered, **asked)
+        chunks = client.completions.create(prompt=server.engine.tokenizer.encode(rendered), stream=True, **asked)
+        pieces = "".join(chunk.choices[0].text for chunk in chunks)
+        with pytest.raises(BadRequestError) as refused:
+            client.chat.completions.create(messages=messages, **{**asked, "temperature": -1})
+    assert chat.choices[0].message.content == text.choices[0].text == pieces == asyncio.run(streamed())
+    assert (chat.usage is not None and chat.usage.completion_tokens == 12) or chat.choices[0].finish_reason == "stop"
+    assert refused.value.param == "temperature"

@@ -1,5 +1,7 @@
 """loop.py: Orders in, plan, commit, Reports out; in particular Orders that come while a step is in flight."""
 
+import random
+
 import pytest
 
 from fairstep.door import Admit, Orders, Report, Result
@@ -328,3 +330,22 @@ def test_a_token_for_each_slice_that_samples_and_no_more() -> None:
     plan = bench.loop.plan()
     with pytest.raises(AssertionError, match="one token for each"):
         bench.commit(plan, 1, 2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_long_prompt_gets_on_beside_a_stream_on_a_machine_that_others_slow_down(seed: int) -> None:
+    """Ten times slower for a while, again and again, and steps of two lengths: what was learned must survive that."""
+    bench, pick, slow = Bench(step_tokens=512, pages=1000, chunk=512, context=4000), random.Random(seed), 1.0
+    bench.apply(admit(1, range(4), max_tokens=3900))
+    for _ in range(4):
+        bench.commit(bench.loop.plan(), seconds=0.035)
+    bench.apply(admit(2, range(3000), max_tokens=1))
+    steps = ended = 0
+    while not ended:
+        slow = pick.choices((1.0, 10.0), (0.98, 0.02) if slow == 1.0 else (0.06, 0.94))[0]
+        plan = bench.loop.plan()
+        true = 0.03 + sum(0.001 + 0.003 * len(piece.tokens) for piece in plan.slices)
+        report = bench.commit(plan, seconds=true * slow * pick.choice((1.0, 1.0, 2.2)) * pick.lognormvariate(0.0, 0.1))
+        ended = sum(result.seq == 2 and result.outcome is not None for result in report.results)
+        steps += 1
+    assert steps < 600, "about 230 would do if all were known"

@@ -7,10 +7,9 @@ import pytest
 from fastapi import FastAPI
 
 from fairstep.serving.app import create_app
-
-from .fakes_serving import FakeEngine, run
-from .fakes_text import BOS
-from .raw_http import serving_in_thread
+from fakes_serving import FakeEngine, run
+from fakes_text import BOS
+from raw_http import serving_in_thread
 
 TEXT = "Hello wörld"
 HI = [{"role": "user", "content": "hi"}]

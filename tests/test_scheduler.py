@@ -6,7 +6,15 @@ from fairstep.door import Coefficients
 from fairstep.stepping.cost import Features, StepModel
 from fairstep.stepping.pages import PagePool
 from fairstep.stepping.prefix import PrefixCache
-from fairstep.stepping.scheduler import AUTO_FLOOR, AUTO_TARGET, PROMPT_FLOOR, Draft, Scheduler, StepBudget
+from fairstep.stepping.scheduler import (
+    AUTO_FLOOR,
+    AUTO_TARGET,
+    CONTROL_EVERY,
+    PROMPT_FLOOR,
+    Draft,
+    Scheduler,
+    StepBudget,
+)
 from fairstep.stepping.sequence import Sequence
 from fakes_stepping import admit, settings
 
@@ -279,6 +287,23 @@ def test_under_an_automatic_target_the_floor_is_one_token() -> None:
     bench.run()
     bench.add(2, 3)
     assert lengths(bench.run()) == [(1, 1), (2, AUTO_FLOOR)] and AUTO_FLOOR == 1
+
+
+def test_now_and_then_decodes_run_alone_so_that_their_cost_stays_known() -> None:
+    bench = Bench(EVEN, pages=64, chunk=1)
+    bench.add(1, 3)
+    bench.run(steps=3)
+    bench.add(2, 100)
+    drafts = [bench.run() for _ in range(CONTROL_EVERY + 2)]
+    assert [len(draft.slices) for draft in drafts] == [2] * CONTROL_EVERY + [1, 2]
+
+
+def test_without_a_target_no_step_leaves_prompts_out() -> None:
+    bench = Bench(EVEN, pages=64, chunk=1, deterministic=True)
+    bench.add(1, 3)
+    bench.run(steps=3)
+    bench.add(2, 100)
+    assert all(len(bench.run().slices) == 2 for _ in range(CONTROL_EVERY + 2))
 
 
 def test_context_behind_a_prompt_slice_is_part_of_its_cost() -> None:

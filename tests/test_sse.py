@@ -9,9 +9,8 @@ from starlette.types import Message
 
 from fairstep.serving.app import create_app
 from fairstep.serving.sse import event
-
-from .fakes_serving import FakeEngine, events_of, run
-from .raw_http import open_raw, read_head, read_part, read_rest, serving
+from fakes_serving import FakeEngine, events_of, run
+from raw_http import open_raw, read_head, read_part, read_rest, serving
 
 CHAT = "/v1/chat/completions"
 HI = {"messages": [{"role": "user", "content": "hi"}], "stream": True}

@@ -16,6 +16,7 @@ from ..errors import InvalidRequest
 MAX_DEPTH = 100
 OFF_LOOP_BYTES = 64 * 1024  # parsing less than this takes about a millisecond
 _JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json\s*(?:;|$)", re.IGNORECASE)
+_CONSTANT = re.compile(rb"NaN|Infinity")  # no JSON, but Python's parser knows them: so that the field can be named
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -52,6 +53,9 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     if _SURROGATE.search(raw):
         for name, field in value.items():
             _check_text(name, field)
+    if _CONSTANT.search(raw):
+        for name, field in value.items():
+            _check_finite(name, field)
     return value
 
 
@@ -70,10 +74,6 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     repeated = next(name for place, name in enumerate(names) if name in names[:place])
     raise InvalidRequest(f"the key {repeated[:100]!r} stands twice in one object", repeated[:100])
-
-
-def _refuse_constant(name: str) -> None:
-    raise InvalidRequest(f"the body is not valid JSON: {name} is no number")
 
 
 def _check_depth(param: str, field: object) -> None:
@@ -97,4 +97,11 @@ def _check_text(param: str, field: object) -> None:
         raise InvalidRequest(f"{param[:100]!r} holds a lone surrogate, which is no character", param) from None
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
+def _check_finite(param: str, field: object) -> None:
+    try:
+        json.dumps(field, allow_nan=False)
+    except ValueError:
+        raise InvalidRequest(f"{param[:100]!r} holds NaN or infinity, which is no JSON", param) from None
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_without_repeats)

@@ -1,8 +1,8 @@
 """How long a step takes: base + prompt tokens + sequences + context attended to, fitted online. Reads no clock.
 
 Ridge regression towards a prior that takes prompt tokens for expensive, with directional forgetting (Cao and Schwartz,
-Automatica 36, 2000). It errs on the dear side: the prompt coefficient carries its own standard error, which shrinks as
-steps with prompt tokens are seen.
+Automatica 36, 2000). It errs on the dear side: the prompt coefficient carries two of its standard errors, which shrink
+as steps with prompt tokens are seen.
 """
 
 import math
@@ -20,10 +20,12 @@ RIDGE = 0.003  # the prior counts for this part of one step
 WINDOW = 15  # steps whose median tells the machine's speed
 ENOUGH = 5  # of them, before the speed is said to have changed
 SHIFT = 1.5  # a change of speed by this factor rescales what was learned
-OUTLIER = 3.0  # a step this many times slower or faster than its neighbours is clamped
+OUTLIER = 3.0  # a step this many times slower or faster than its neighbours teaches nothing but speed
 LEAST_FACTOR = 1e-6  # of the prior's coefficient, by the machine's speed: no cost is ever 0
 UNLIMITED = 2**40  # tokens, where they cost nothing
 SHORTEST, LONGEST = 1e-9, 1e6  # seconds that a step can take
+DOUBT = 2.0  # standard errors that are added to the prompt coefficient
+DOUBT_LIMIT = 0.25  # doubt alone makes a prompt token no dearer than this part of one decode's own step
 LEAST_NOISE = 0.05  # relative spread of a step's time that is assumed at least
 
 Vector = list[float]
@@ -72,7 +74,7 @@ class StepModel:
         if room < 0.0:
             return 0
         tokens = int(min(room / each, UNLIMITED)) if each else UNLIMITED
-        while tokens and self.cost(beside.plus_prompt(start, tokens)) > target:  # by rounding only
+        if tokens and self.cost(beside.plus_prompt(start, tokens)) > target:  # by rounding
             tokens -= 1
         return tokens
 
@@ -83,10 +85,9 @@ class StepModel:
             return
         self._recent.append((row, seconds))
         speed = self._follow_speed()
-        if len(self._recent) >= ENOUGH:
-            usual = speed * _dot(row, self._factors)
-            seconds = min(max(seconds, usual / OUTLIER), usual * OUTLIER)
-        self._add([value / seconds for value in row])
+        usual = speed * _dot(row, self._factors)
+        if len(self._recent) < ENOUGH or usual / OUTLIER < seconds < usual * OUTLIER:
+            self._add([value / seconds for value in row])
         self._fit()
 
     def _follow_speed(self) -> float:
@@ -126,9 +127,9 @@ class StepModel:
         relative, precision = solve_nonnegative(matrix, [value * scale + RIDGE for value in self._right])
         self._factors = [max(value, LEAST_FACTOR) * scale for value in relative]
         base, sequence, context, prompt = map(mul, self._factors, self._prior)
-        deviation = self._noise() / math.sqrt(precision) * scale * self._prior[-1]
-        # Doubt makes a prompt token dear, but no dearer than what an automatic target can bear beside one decode.
-        dear = max(prompt, min(prompt + deviation, base + sequence / 2))
+        doubt = DOUBT * self._noise() / math.sqrt(precision) * scale * self._prior[-1]
+        # Without the limit a noisy machine is allowed so few tokens that nothing is ever learned about them.
+        dear = max(prompt, min(prompt + doubt, DOUBT_LIMIT * (base + sequence)))
         self._coefficients = Coefficients(base, dear, sequence, context)
 
     def _noise(self) -> float:

@@ -21,6 +21,8 @@ AUTO_TARGET = 2.5  # a step beside decodes may cost this many times what they co
 # target can nearly always be met, so one token suffices; a fixed one may be less than the decodes cost alone.
 AUTO_FLOOR = 1
 PROMPT_FLOOR = 8
+# After so many steps with prompts beside decodes comes one without: steps of one shape cannot tell the two costs apart.
+CONTROL_EVERY = 16
 
 _age = attrgetter("age")
 _rank = attrgetter("rank")
@@ -90,6 +92,7 @@ class Scheduler:
         self._cache = cache
         self.running: list[Sequence] = []
         self.waiting: deque[Sequence] = deque()
+        self._mixed = 0  # steps in a row with prompts beside decodes
 
     def add(self, sequence: Sequence) -> None:
         """Let a sequence wait for a seat."""
@@ -120,13 +123,19 @@ class Scheduler:
             self._add_slice(draft, sequence, 1)
         context = sum(sequence.computed for sequence in decodes) + len(decodes)
         budget = StepBudget(self._settings, self._model, Features(0, len(decodes), context))
-        self._continue_prompts(draft, budget)
-        if not draft.preempted:
-            self._seat_newcomers(draft, budget)
+        if not self._is_control(budget):
+            self._continue_prompts(draft, budget)
+            if not draft.preempted:
+                self._seat_newcomers(draft, budget)
+        self._mixed = self._mixed + 1 if budget.target and budget.features.prompt else 0
         draft.features = budget.features
         draft.modelled = self._model.cost(budget.features) if draft.slices else 0.0
         draft.decode_only, draft.target = budget.decode_only, budget.target
         return draft
+
+    def _is_control(self, budget: StepBudget) -> bool:
+        """Whether this step leaves prompts out, to show what the decodes cost alone: see CONTROL_EVERY."""
+        return budget.target > 0.0 and self._mixed >= CONTROL_EVERY
 
     def _grow_decodes(self, draft: Draft) -> None:
         """Give each decode the page its token needs, preempting where none is left.
