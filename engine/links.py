@@ -4,7 +4,6 @@ A link carries messages both ways and says when the other end is gone. It knows 
 """
 
 import asyncio
-import os
 import queue
 import signal
 import socket
@@ -22,9 +21,6 @@ from .worker import DoorClosed, ProgressCall, Worker, serve
 
 SWITCH_SECONDS = 0.0001  # beside a compute thread, Python's usual 5 ms makes small steps many times slower
 STOP_SECONDS = 5.0
-# Compute threads that wait for one another spin for seconds by default: when anything else wants a core, a step takes
-# 20 times as long. libgomp's own value for crowded machines; set the variable yourself to choose another.
-SHORT_SPIN = {"GOMP_SPINCOUNT": "1000"}
 
 Build = Callable[[str, EngineConfig, ProgressCall], tuple[Worker, Ready]]
 OnMessage = Callable[[Message], None]
@@ -61,9 +57,7 @@ class ProcessLink:
         with theirs:
             # -P: the working folder must not shadow packages in the worker
             command = [sys.executable, "-P", "-m", f"{__package__}.worker", str(theirs.fileno())]
-            self._process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env={**SHORT_SPIN, **os.environ}
-            )
+            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         reader, self._writer = await asyncio.open_connection(sock=ours)
         self.send(Start(model, asdict(config)))
         self._reading = asyncio.create_task(self._read(reader, on_message, on_end))
