@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 
 # as the worker does, before any test imports torch: models in the tests share the cores with workers
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+os.environ.setdefault("GOMP_SPINCOUNT", "4000")
 
 from hypothesis import HealthCheck, settings  # noqa: E402 (the path comes first)
 
