@@ -4,6 +4,7 @@ Everything but loading and tokenizing runs on the loop, in short turns; nothing 
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -12,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from .clock import Clock, MonotonicClock
 from .config import EngineConfig
-from .door import Failed, Message, Progress, Ready, Report, StepRecord
+from .door import Failed, Message, Progress, Ready, Report, StepRecord, Stop
 from .engine import Prompt, draw_seed, quiet
 from .errors import ConfigError, EngineClosed, EngineDead, ModelError
 from .fairness.fcfs import Fcfs
@@ -20,13 +21,15 @@ from .front import Front
 from .links import Build, Link, ProcessLink, ThreadLink
 from .machine import Machine
 from .metrics import Live, Metrics
-from .request import Completion, Delta, Request, SamplingParams
+from .request import Completion, Delta, Request, SamplingParams, Usage
 from .streams import PromptStream, Stream
 from .text.tokenizer import Tokenizer, load_tokenizer
 from .worker import ProgressCall, build
 
 NOT_STARTED = "the engine has not started"
 CLOSED = "the engine was closed"
+log = logging.getLogger(__name__)
+
 SHORT_TEXT = 2_000  # characters that tokenize in well under a millisecond: not worth a thread
 
 
@@ -64,6 +67,7 @@ class AsyncEngine:
         self._clock = clock or MonotonicClock()
         self._tokenizer = tokenizer
         self._link: Link = ThreadLink(build_worker) if in_process else ProcessLink()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._ready: asyncio.Future[Ready] | None = None
         self._front: Front | None = None
         # weak: a stream that its reader has lost must be collected, which cancels it
@@ -72,16 +76,21 @@ class AsyncEngine:
     # --- life
 
     async def start(self) -> None:
-        """Load model and tokenizer side by side. Raises ModelError, ConfigError or EngineDead."""
+        """Load model and tokenizer side by side; once. Raises ModelError, ConfigError, EngineClosed or EngineDead."""
+        if self._loop is not None or self.failure != NOT_STARTED:
+            raise EngineClosed("an engine starts only once: make a new one")
         began = self._clock.now()
-        self._ready = asyncio.get_running_loop().create_future()
-        await self._link.start(self._model, self.config, self._on_message, self._on_end)
+        self._loop = asyncio.get_running_loop()
+        self._ready = self._loop.create_future()
         try:
+            await self._link.start(self._model, self.config, self._on_message, self._on_end)
             if self._tokenizer is None:
                 self._tokenizer = await asyncio.to_thread(load_tokenizer, self._model)
             self.seconds["tokenizer"] = self._clock.now() - began
             await asyncio.to_thread(self._tokenizer.prepare)
             info = await self._ready
+            if self.failure != NOT_STARTED:
+                raise EngineDead(self.failure)
         except BaseException:
             if not self._ready.cancel() and not self._ready.cancelled():
                 self._ready.exception()  # seen: the first error is the one told
@@ -135,12 +144,14 @@ class AsyncEngine:
         request_id: str | None = None,
         arrival: float | None = None,
     ) -> Stream:
-        """Let token ids wait for their turn. Call it on the engine's loop.
+        """Let token ids wait for their turn. Call it on the engine's loop; RuntimeError elsewhere.
 
         priority: lower is sooner. deadline, arrival: instants of the engine's clock (`now()`); arrival counts from the
         call by default. Raises InvalidRequest naming the field, ContextTooLong, EngineClosed or EngineDead.
         """
         front = self._alive()
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError("submit() must be called on the event loop that started the engine")
         request = Request(
             id=request_id or uuid4().hex,
             prompt_ids=tuple(prompt_ids),
@@ -235,23 +246,43 @@ class AsyncEngine:
                 stream.deliver(delta)
 
     def _on_message(self, message: Message) -> None:
+        try:
+            self._take(message)
+        except Exception as error:  # a bug of ours: better told to all than hanging them
+            log.exception("the front failed")
+            self._on_end(f"the front failed: {type(error).__name__}: {error}")
+            self._link.send(Stop())
+
+    def _take(self, message: Message) -> None:
         match message:
             case Report() if self._front is not None and self.failure is None:
                 self._deliver(self._front.receive(message, self._clock.now()))
                 self._send_orders()
             case Progress(what, fraction):
-                self._progress(what, fraction)
+                self._tell_progress(what, fraction)
             case Ready() if self._ready is not None and not self._ready.done():
                 self._ready.set_result(message)
             case Failed(kind, text) if self._ready is not None and not self._ready.done():
                 self._ready.set_exception(ConfigError(text) if kind == ConfigError.code else ModelError(text))
 
+    def _tell_progress(self, what: str, fraction: float) -> None:
+        try:
+            self._progress(what, fraction)
+        except Exception:  # whoever shows it: loading goes on
+            log.warning("progress could not be shown", exc_info=True)
+
     def _on_end(self, reason: str) -> None:
-        if self._ready is not None and not self._ready.done():
-            self._ready.set_exception(EngineDead(f"{reason} while it loaded {self._model}"))
+        if self._front is None:
+            reason = f"{reason} while it loaded {self._model}"
         self._fail(reason)
 
     def _fail(self, reason: str) -> None:
-        if self._front is not None and self.failure is None:
-            self._deliver(self._front.fail_all(reason, self._clock.now()))
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception((EngineClosed if reason == CLOSED else EngineDead)(reason))
+        alive = self.failure is None
         self.failure = reason
+        if self._front is not None and alive:
+            self._deliver(self._front.fail_all(reason, self._clock.now()))
+            for stream in list(self._streams.values()):
+                if not stream.ended:  # its end was lost on the way here
+                    stream.deliver(Delta(stream.request_id, finish_reason="error", usage=Usage(0, 0), error=reason))

@@ -128,7 +128,6 @@ class StepRecord(msgspec.Struct, frozen=True, array_like=True):
     coefficients: Coefficients
     plan_seconds: float = 0.0
     run_seconds: float = 0.0
-    commit_seconds: float = 0.0
 
 
 class Gauges(msgspec.Struct, frozen=True, array_like=True):
@@ -193,6 +192,7 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
     parameters: int
     seconds: dict[str, float]
     notes: tuple[str, ...] = ()
+    prefix_cache: bool = True
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
@@ -211,7 +211,6 @@ Message = Start | Progress | Ready | Failed | Orders | Report | Stop
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 _length = struct.Struct("!I")
-HEADER_BYTES = _length.size
 
 
 def frame(message: Message) -> bytes:
@@ -220,11 +219,29 @@ def frame(message: Message) -> bytes:
     return _length.pack(len(body)) + body
 
 
-def body_length(header: bytes) -> int:
-    """The length of the body that follows a header of HEADER_BYTES."""
-    return int(_length.unpack(header)[0])
-
-
 def parse(body: bytes) -> Message:
     """The message in a frame's body. Raises msgspec.ValidationError on anything else."""
     return _decoder.decode(body)
+
+
+class FrameReader:
+    """Messages out of bytes that come in pieces of any size."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Take more bytes; the messages that are whole now. Raises as parse() does."""
+        self._buffer += data
+        messages: list[Message] = []
+        while (end := self._end()) is not None:
+            messages.append(parse(bytes(self._buffer[_length.size : end])))
+            del self._buffer[:end]
+        return messages
+
+    def _end(self) -> int | None:
+        """Where the first frame ends, if it is here whole."""
+        if len(self._buffer) < _length.size:
+            return None
+        end: int = _length.size + _length.unpack_from(self._buffer)[0]
+        return end if len(self._buffer) >= end else None

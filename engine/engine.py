@@ -13,7 +13,7 @@ from uuid import uuid4
 from .clock import Clock, MonotonicClock
 from .config import EngineConfig
 from .door import Ready, StepRecord
-from .errors import EngineClosed
+from .errors import EngineClosed, InvalidRequest
 from .fairness.fcfs import Fcfs
 from .front import Front
 from .links import Build
@@ -127,21 +127,34 @@ class Engine:
 
         Other requests under way in this engine go on, and their deltas are dropped: don't mix it with step().
         """
+        if isinstance(prompts, str):
+            raise InvalidRequest("prompts must be a list of prompts: one text alone is [text]", "prompts")
         prompts = list(prompts)
         each = list(params) if isinstance(params, Sequence) else [params] * len(prompts)
-        ids = [self.submit(prompt, own) for prompt, own in zip(prompts, each, strict=True)]
-        parts: dict[str, list[Delta]] = {request_id: [] for request_id in ids}
+        parts: dict[str, list[Delta]] = {}
         done: dict[str, Completion] = {}
-        while len(done) < len(ids):
-            for delta in self.step():
-                if delta.request_id not in parts:
-                    continue
-                parts[delta.request_id].append(delta)
-                if delta.finish_reason is not None:
-                    done[delta.request_id] = Completion.join(parts[delta.request_id])
-                    if on_done is not None:
-                        on_done(done[delta.request_id])
-        return [done[request_id] for request_id in ids]
+        try:
+            for prompt, own in zip(prompts, each, strict=True):
+                parts[self.submit(prompt, own)] = []
+            while len(done) < len(parts):
+                self._gather(parts, done, on_done)
+        finally:
+            for request_id in parts.keys() - done.keys():
+                self.cancel(request_id)
+        return [done[request_id] for request_id in parts]
+
+    def _gather(
+        self, parts: dict[str, list[Delta]], done: dict[str, Completion], on_done: Callable[[Completion], None] | None
+    ) -> None:
+        """One step; its deltas go to `parts`, and who has ended to `done`."""
+        for delta in self.step():
+            if delta.request_id not in parts:
+                continue
+            parts[delta.request_id].append(delta)
+            if delta.finish_reason is not None:
+                done[delta.request_id] = Completion.join(parts[delta.request_id])
+                if on_done is not None:
+                    on_done(done[delta.request_id])
 
     @property
     def steps(self) -> Sequence[StepRecord]:
@@ -162,9 +175,9 @@ class Engine:
         self._worker.check()
 
     def close(self) -> None:
-        """Cancel what is under way and refuse what comes."""
+        """End what is under way with an error, told by the next step(), and refuse what comes."""
         self._closed = True
-        self._front.fail_all("the engine was closed", self._clock.now())
+        self._ended += self._front.fail_all("the engine was closed", self._clock.now())
 
     def __enter__(self) -> Self:
         return self

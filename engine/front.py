@@ -243,14 +243,14 @@ class Front:
         """A stop that the caller named is a reason worth telling; the model's own end is not (as in vLLM)."""
         if result.stop_id in entry.special_stops:
             return entry.special_stops[result.stop_id]
-        return None if result.stop_id in self.info.eos_ids else result.stop_id
+        return result.stop_id if result.stop_id in entry.request.params.stop_token_ids else None
 
     def _count(self, entry: _Entry, result: Result, now: float) -> None:
         if not entry.started:
             entry.started = True
             if entry.attempt == 1:
                 entry.cached = result.cached
-                self._metrics.cached(result.cached, len(entry.request.prompt_ids))
+                self._metrics.cached(result.cached, len(entry.request.prompt_ids) if self.info.prefix_cache else 0)
         for _ in result.tokens:
             if entry.first_at is None or entry.last_at is None:
                 entry.first_at = now

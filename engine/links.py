@@ -14,10 +14,12 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Protocol
 
+from msgspec import MsgspecError
+
 from .config import EngineConfig
-from .door import HEADER_BYTES, Failed, Message, Progress, Ready, Start, Stop, body_length, frame, parse
+from .door import Failed, FrameReader, Message, Progress, Ready, Start, Stop, frame
 from .errors import FairstepError
-from .worker import DoorClosed, ProgressCall, Worker, serve
+from .worker import CHUNK_BYTES, DoorClosed, ProgressCall, Worker, serve
 
 SWITCH_SECONDS = 0.0001  # beside a compute thread, Python's usual 5 ms makes small steps many times slower
 STOP_SECONDS = 5.0
@@ -54,11 +56,11 @@ class ProcessLink:
 
     async def start(self, model: str, config: EngineConfig, on_message: OnMessage, on_end: OnEnd) -> None:
         ours, theirs = socket.socketpair()
+        reader, self._writer = await asyncio.open_connection(sock=ours)
         with theirs:
             # -P: the working folder must not shadow packages in the worker
             command = [sys.executable, "-P", "-m", f"{__package__}.worker", str(theirs.fileno())]
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
-        reader, self._writer = await asyncio.open_connection(sock=ours)
         self.send(Start(model, asdict(config)))
         self._reading = asyncio.create_task(self._read(reader, on_message, on_end))
 
@@ -77,16 +79,17 @@ class ProcessLink:
             await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _read(self, reader: asyncio.StreamReader, on_message: OnMessage, on_end: OnEnd) -> None:
+        frames, unreadable = FrameReader(), ""
         try:
-            while True:
-                header = await reader.readexactly(HEADER_BYTES)
-                message = parse(await reader.readexactly(body_length(header)))
-                self._loaded = self._loaded or isinstance(message, Ready)
-                on_message(message)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            if not self._stopping:
-                await self._wait(STOP_SECONDS)
-                on_end(self._how_it_ended())
+            while data := await _read_some(reader):
+                for message in frames.feed(data):
+                    self._loaded = self._loaded or isinstance(message, Ready)
+                    on_message(message)
+        except MsgspecError as error:
+            unreadable = f"the worker process sent what is no message: {error}"
+        if not self._stopping:
+            await self._wait(STOP_SECONDS)
+            on_end(unreadable or self._how_it_ended())
 
     async def _wait(self, seconds: float) -> None:
         """Wait for the worker's process off the loop; end it if it does not end by itself."""
@@ -99,27 +102,36 @@ class ProcessLink:
 
     def _how_it_ended(self) -> str:
         code = self._process.returncode if self._process else None
-        if code is not None and code < 0:
-            return f"the worker process was ended by {signal.Signals(-code).name}"
-        return f"the worker process ended with status {code}"
+        if code is None or code >= 0:
+            return f"the worker process ended with status {code}"
+        named = {each.value: each.name for each in signal.Signals}
+        return f"the worker process was ended by {named.get(-code, f'signal {-code}')}"
+
+
+async def _read_some(reader: asyncio.StreamReader) -> bytes:
+    """What has come; nothing once the other end is gone."""
+    try:
+        return await reader.read(CHUNK_BYTES)
+    except ConnectionError:
+        return b""
 
 
 class ThreadLink:
     """A worker in a thread of this process: for scripts, tests and hosts that want one process.
 
     It costs speed: one busy Python thread beside it slows its steps many times over. The interpreter's switch interval
-    is lowered to 0.1 ms while it runs, which makes that better and other threads a little slower.
+    is lowered to 0.1 ms, for the rest of the process's life, which makes that better and other threads a little slower.
+    stop() waits for a step, or for the model to load, to end.
     """
 
     def __init__(self, build: Build) -> None:
         self._build = build
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._switch_before = sys.getswitchinterval()
         self._stopping = False
 
     async def start(self, model: str, config: EngineConfig, on_message: OnMessage, on_end: OnEnd) -> None:
-        sys.setswitchinterval(min(SWITCH_SECONDS, self._switch_before))
+        sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))
         loop = asyncio.get_running_loop()
 
         def deliver(message: Message) -> None:
@@ -149,7 +161,6 @@ class ThreadLink:
         self.send(Stop())
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
-        sys.setswitchinterval(self._switch_before)
 
     def _work(self, model: str, config: EngineConfig, door: "_QueueDoor") -> None:
         try:

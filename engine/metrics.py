@@ -111,7 +111,7 @@ class Metrics:
         self._gap = self._histogram("inter_token_latency_seconds", "Token to next token, a gap each.", times)
         self._e2e = self._histogram("e2e_request_latency_seconds", "Arrival to end.", times)
         self._queue = self._histogram("request_queue_time_seconds", "Arrival to first admission.", times)
-        self._decode = self._histogram("request_decode_time_seconds", "First token to end.", times)
+        self._decode = self._histogram("request_decode_time_seconds", "First token to last token.", times)
         self._per_token = self._histogram(
             "request_time_per_output_token_seconds", "Decode time over the tokens after the first.", times
         )
@@ -126,7 +126,7 @@ class Metrics:
         self._step_prefill = self._histogram("iteration_prefill_tokens", "Prompt tokens of a step.", STEP_TOKENS)
         self._step_decode = self._histogram("iteration_decode_tokens", "Decode tokens of a step.", STEP_TOKENS)
         self._step_sequences = self._histogram("iteration_sequences", "Sequences in a step.", STEP_SEQUENCES)
-        self._step_seconds = self._histogram("iteration_seconds", "Plan, run and commit of a step.", SECONDS)
+        self._step_seconds = self._histogram("iteration_seconds", "Plan and run of a step.", SECONDS)
         self._preemptions = self._counter("num_preemptions", "Sequences that lost seat and pages, to be recomputed.")
         self._queries = self._counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache.")
         self._hits = self._counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.")
@@ -177,7 +177,7 @@ class Metrics:
         self._step_prefill.observe(record.prompt_tokens)
         self._step_decode.observe(record.decode_tokens)
         self._step_sequences.observe(len({(part.seq, part.attempt) for part in record.slices}))
-        self._step_seconds.observe(record.plan_seconds + record.run_seconds + record.commit_seconds)
+        self._step_seconds.observe(record.plan_seconds + record.run_seconds)
 
     def preempted(self, count: int) -> None:
         """Sequences were preempted."""

@@ -84,7 +84,7 @@ class SamplingParams:
 class Request:
     """One request as admitted at the front. `arrival` and `deadline` are instants of the engine's clock.
 
-    Raises InvalidParameter for a priority that is no integer of 32 bits.
+    Raises InvalidParameter for a priority that is no integer of 32 bits, and an id or tenant that is no clean text.
     """
 
     id: str
@@ -97,6 +97,8 @@ class Request:
 
     def __post_init__(self) -> None:
         _integer("priority", self.priority, -LARGEST, LARGEST)
+        for name in ("id", "tenant"):
+            _name(name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,11 @@ def _integer(name: str, value: object, low: int, high: int | None) -> None:
     if value < low or (high is not None and value > high):
         limit = f"at least {low}" if high is None else f"between {low} and {high}"
         raise InvalidParameter(f"{name} must be {limit}, not {value}", name)
+
+
+def _name(field: str, value: object) -> None:
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise InvalidParameter(f"{field} must be printable text, not {value!r}", field)
 
 
 def _stops(stop: tuple[object, ...]) -> None:

@@ -12,7 +12,25 @@ from typing import Self
 from .request import Completion, Delta
 
 
-class Stream:
+class Cancellable:
+    """Ways to leave: cancel(), `async with` and contextlib.aclosing all end the request; harmless when it has ended."""
+
+    def cancel(self) -> None:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        self.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cancel()
+
+
+class Stream(Cancellable):
     """An async iterator of Deltas; the last one has finish_reason and usage. Belongs to one event loop."""
 
     def __init__(self, request_id: str, cancel: Callable[[str], None]) -> None:
@@ -21,18 +39,18 @@ class Stream:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Delta] = deque()
         self._arrived = asyncio.Event()
-        self._ended = False  # the last delta has come in
+        self.ended = False  # the last delta has come in
         self._told = False  # the last delta has been handed out
 
     def deliver(self, delta: Delta) -> None:
         """Called by the engine, on the loop."""
         self._waiting.append(delta)
-        self._ended = self._ended or delta.finish_reason is not None
+        self.ended = self.ended or delta.finish_reason is not None
         self._arrived.set()
 
     def cancel(self) -> None:
         """End the request now; harmless when it has ended."""
-        if not self._ended:
+        if not self.ended:
             self._cancel(self.request_id)
 
     def __aiter__(self) -> Self:
@@ -56,25 +74,13 @@ class Stream:
         """The whole answer."""
         return Completion.join([delta async for delta in self])
 
-    async def aclose(self) -> None:
-        """The same as cancel(): for `contextlib.aclosing`."""
-        self.cancel()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.cancel()
-
     def __del__(self) -> None:
         # may run in any thread, whenever the collector does
-        if not self._ended and not self._loop.is_closed():
+        if not self.ended and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._cancel, self.request_id)
 
 
-class PromptStream:
+class PromptStream(Cancellable):
     """A Stream whose prompt is still to be tokenized: that happens, off the loop, when the first delta is asked for."""
 
     def __init__(self, open_stream: Callable[[], Awaitable[Stream]]) -> None:
@@ -90,6 +96,8 @@ class PromptStream:
             raise StopAsyncIteration
         if self._stream is None:
             self._stream = await self._open()
+            if self._cancelled:
+                self._stream.cancel()
         return await self._stream.__anext__()
 
     def cancel(self) -> None:
@@ -97,18 +105,6 @@ class PromptStream:
         self._cancelled = True
         if self._stream is not None:
             self._stream.cancel()
-
-    async def aclose(self) -> None:
-        """The same as cancel(): for `contextlib.aclosing`."""
-        self.cancel()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.cancel()
 
 
 def merge(deltas: "deque[Delta]") -> Delta:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from .clock import Clock, MonotonicClock
 from .config import EngineConfig
-from .door import HEADER_BYTES, Failed, Message, Orders, Progress, Ready, Report, Start, Stop, body_length, frame, parse
+from .door import Failed, FrameReader, Message, Orders, Progress, Ready, Report, Start, Stop, frame
 from .errors import FairstepError
 from .stepping.plan import StepOutput, StepPlan
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .stepping.plan import Runner
 
 SHORT_SPIN = "4000"  # as fast as the default on two idle cores, 15 times faster with one of them taken
+CHUNK_BYTES = 1 << 20
 IDLE_SECONDS = 0.5  # an idle worker reports this often
 ProgressCall = Callable[[str, float], None]
 
@@ -72,12 +73,16 @@ class Worker:
         if not plan.slices:
             return self._loop.report()
         planned = self._clock.now()
-        output = self._run(plan)
-        ran = self._clock.now()
-        let_in()
+        try:
+            output = self._run(plan)
+            run_seconds = self._clock.now() - planned
+            let_in()
+        except BaseException:  # a Ctrl-C in the caller's thread: the same tokens are planned again
+            self._loop.abandon(plan)
+            raise
         if isinstance(output, str):
-            return self._loop.fail(plan, output)
-        return self._loop.commit(plan, output, run_seconds=ran - planned, plan_seconds=planned - started)
+            return self._loop.fail(plan, output, run_seconds=run_seconds)
+        return self._loop.commit(plan, output, run_seconds=run_seconds, plan_seconds=planned - started)
 
     def _run(self, plan: StepPlan) -> StepOutput | str:
         """The step's tokens, or why it failed: a step that raises ends its own requests, not the engine."""
@@ -145,32 +150,26 @@ class SocketDoor:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._buffer = bytearray()
+        self._frames = FrameReader()
+        self._poll = select.poll()  # select() takes no descriptor above 1023, and a host may have many
+        self._poll.register(sock, select.POLLIN)
 
     def receive(self, seconds: float) -> list[Message]:
-        if not select.select([self._sock], [], [], seconds)[0]:
+        if not self._poll.poll(1000 * seconds):
             return []
-        chunk = self._sock.recv(1 << 20)
-        if not chunk:
+        try:
+            data = self._sock.recv(CHUNK_BYTES)
+        except ConnectionError as error:
+            raise DoorClosed from error
+        if not data:
             raise DoorClosed
-        self._buffer += chunk
-        return list(self._whole_frames())
+        return self._frames.feed(data)
 
     def send(self, message: Message) -> None:
         try:
             self._sock.sendall(frame(message))
-        except (BrokenPipeError, ConnectionResetError) as error:
+        except ConnectionError as error:
             raise DoorClosed from error
-
-    def _whole_frames(self) -> list[Message]:
-        messages: list[Message] = []
-        while len(self._buffer) >= HEADER_BYTES:
-            end = HEADER_BYTES + body_length(bytes(self._buffer[:HEADER_BYTES]))
-            if len(self._buffer) < end:
-                break
-            messages.append(parse(bytes(self._buffer[HEADER_BYTES:end])))
-            del self._buffer[:end]
-        return messages
 
 
 def start(door: Door) -> Worker | None:

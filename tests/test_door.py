@@ -1,5 +1,6 @@
 """Every message survives the door; nothing else comes through."""
 
+from itertools import pairwise
 from typing import Any, get_args
 
 import msgspec
@@ -8,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairstep import door
-from fairstep.door import HEADER_BYTES, Admit, Message, Orders, Report, Sampling, body_length, frame, parse
+from fairstep.door import Admit, FrameReader, Message, Orders, Report, Sampling, Stop, frame, parse
 
+HEADER_BYTES = 4
 WHOLE = st.integers(-(2**63), 2**64 - 1)  # what msgpack can say
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -42,8 +44,8 @@ def of(kind: Any) -> st.SearchStrategy[Any]:
 def test_every_message_comes_through_as_it_went_in(kind: type, data: st.DataObject) -> None:
     message = data.draw(messages(kind))
     sent = frame(message)
-    assert body_length(sent[:HEADER_BYTES]) == len(sent) - HEADER_BYTES
-    received = parse(sent[HEADER_BYTES:])
+    assert int.from_bytes(sent[:HEADER_BYTES], "big") == len(sent) - HEADER_BYTES
+    (received,) = FrameReader().feed(sent)
     assert type(received) is kind
     assert received == message
 
@@ -65,6 +67,15 @@ def test_a_truncated_body_is_refused() -> None:
     for end in range(len(body)):
         with pytest.raises(msgspec.DecodeError):
             parse(body[:end])
+
+
+@given(st.lists(st.integers(0, 40), max_size=8))
+def test_frames_come_out_whole_however_they_are_cut(cuts: list[int]) -> None:
+    sent = [Orders(1), Orders(2, cancel=((1, 2),)), Stop()]
+    data, reader = b"".join(map(frame, sent)), FrameReader()
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    got = [message for start, end in pairwise(edges) for message in reader.feed(data[start:end])]
+    assert got == sent
 
 
 def test_messages_are_frozen_and_hashable() -> None:

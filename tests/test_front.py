@@ -190,6 +190,21 @@ def test_what_can_never_be_served_is_refused_at_submit(request_: Request, param:
     f.check()
 
 
+def test_a_stop_id_that_the_caller_named_is_told_even_if_it_is_the_models_own() -> None:
+    f = front()
+    f.submit(ask("r", stop_token_ids=[EOS], ignore_eos=True))
+    send(f)
+    (last,) = take(f, Result(1, 1, (EOS,), "stop", stop_id=EOS))
+    assert last.stop_reason == EOS
+
+
+@pytest.mark.parametrize("tenant", ["", 42, "\udc80", "a\nb"])
+def test_a_tenant_must_be_clean_text(tenant: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        replace(ask("r"), tenant=tenant)
+    assert caught.value.param == "tenant"
+
+
 def test_a_request_id_in_use_is_refused() -> None:
     f = front()
     f.submit(ask("r"))

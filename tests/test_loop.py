@@ -349,3 +349,14 @@ def test_a_long_prompt_gets_on_beside_a_stream_on_a_machine_that_others_slow_dow
         ended = sum(result.seq == 2 and result.outcome is not None for result in report.results)
         steps += 1
     assert steps < 600, "about 200 would do if all were known"
+
+
+def test_a_step_that_is_abandoned_leaves_its_tokens_pending() -> None:
+    bench = Bench()
+    bench.apply(admit(1, [5, 6, 7]), admit(2, [8, 9]))
+    plan = bench.loop.plan()
+    bench.apply(cancel=((2, 1),))
+    bench.loop.abandon(plan)
+    bench.loop.check()
+    again = bench.loop.plan()
+    assert [(piece.seq, piece.start, piece.tokens) for piece in again.slices] == [(1, 0, (5, 6, 7))]

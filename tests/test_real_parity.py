@@ -3,13 +3,13 @@
 The rule for "equal" is reference.assert_all_same. CI runs a slice; the whole is marked `full`.
 """
 
-from collections.abc import Iterator
 from itertools import product
 
 import pytest
 from transformers import LlamaForCausalLM
 
 from fairstep import EngineConfig, SamplingParams
+from fairstep.text.tokenizer import load_tokenizer
 from reference import assert_all_same, greedy, reference_model
 from three_engines import Ask, SyncFace, engine_of, join
 
@@ -30,12 +30,22 @@ OPENINGS = (
 ENDINGS = ("", " a", " the old", " not", "\n", " 12345", " because of the long and winding road that", " 🙂")
 PROMPTS = [opening + ending for opening, ending in product(OPENINGS, ENDINGS)]
 
+SLICE, SLICE_TOKENS = PROMPTS[::4], 32
+# pages enough for about four of the slice's sequences at their full length
+SHORT_OF_PAGES = EngineConfig(dtype="float32", kv_memory=46_080 * 16 * 10, max_seats=8, page_size=16)
+CHUNKS_OF_SEVEN = EngineConfig(dtype="float32", deterministic=True, chunk=7, page_size=8)
+
 Control = tuple[list[int], list[float]]
 
 
 @pytest.fixture(scope="module")
-def reference() -> Iterator[LlamaForCausalLM]:
-    yield reference_model(MODEL)
+def reference() -> LlamaForCausalLM:
+    return reference_model(MODEL)
+
+
+@pytest.fixture(scope="module")
+def slice_controls(reference: LlamaForCausalLM) -> list[Control]:
+    return controls_of(reference, SLICE, SLICE_TOKENS)
 
 
 def asks(prompts: list[str], tokens: int) -> list[Ask]:
@@ -44,38 +54,40 @@ def asks(prompts: list[str], tokens: int) -> list[Ask]:
     return [Ask(prompt, params, after_deltas=min(n, tokens) // 2) for n, prompt in enumerate(prompts)]
 
 
-def check(kind: str, config: EngineConfig, prompts: list[str], tokens: int, controls: list[Control]) -> None:
-    with engine_of(kind, MODEL, config) as face:
-        together = [join(deltas).token_ids for deltas in face.answer(asks(prompts, tokens))]
-    assert_all_same([(own, *control) for own, control in zip(together, controls, strict=True)])
-
-
 def controls_of(reference: LlamaForCausalLM, prompts: list[str], tokens: int) -> list[Control]:
-    from fairstep.text.tokenizer import load_tokenizer
-
     tokenizer = load_tokenizer(MODEL)
     return [greedy(reference, tokenizer.encode(prompt), tokens) for prompt in prompts]
 
 
+def check_together(kind: str, config: EngineConfig, prompts: list[str], tokens: int, controls: list[Control]) -> None:
+    with engine_of(kind, MODEL, config) as face:
+        answers = [join(deltas).token_ids for deltas in face.answer(asks(prompts, tokens))]
+    assert_all_same([(own, *control) for own, control in zip(answers, controls, strict=True)])
+
+
 def check_alone(prompts: list[str], tokens: int, controls: list[Control]) -> None:
     with SyncFace(MODEL, FLOAT32) as face:
-        alone = [join(face.answer([ask])[0]).token_ids for ask in asks(prompts, tokens)]
-    assert_all_same([(own, *control) for own, control in zip(alone, controls, strict=True)])
+        answers = [join(face.answer([ask])[0]).token_ids for ask in asks(prompts, tokens)]
+    assert_all_same([(own, *control) for own, control in zip(answers, controls, strict=True)])
 
 
-# pages enough for about four of the slice's sequences at their full length
-SHORT_OF_PAGES = EngineConfig(dtype="float32", kv_memory=46_080 * 16 * 10, max_seats=8, page_size=16)
-CHUNKS_OF_SEVEN = EngineConfig(dtype="float32", deterministic=True, chunk=7, page_size=8)
+@pytest.mark.timeout(900)
+def test_a_slice_one_by_one(slice_controls: list[Control]) -> None:
+    check_alone(SLICE, SLICE_TOKENS, slice_controls)
 
 
-def test_a_slice_alone_together_and_short_of_pages(reference: LlamaForCausalLM) -> None:
-    prompts, tokens = PROMPTS[::4], 32
-    controls = controls_of(reference, prompts, tokens)
-    check_alone(prompts, tokens, controls)
-    check("engine", FLOAT32, prompts, tokens, controls)
-    check("process", FLOAT32, prompts, tokens, controls)
-    check("engine", SHORT_OF_PAGES, prompts, tokens, controls)
-    check("engine", CHUNKS_OF_SEVEN, prompts, tokens, controls)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [
+        pytest.param("engine", FLOAT32, id="one process"),
+        pytest.param("process", FLOAT32, id="two processes"),
+        pytest.param("engine", SHORT_OF_PAGES, id="preempted"),
+        pytest.param("engine", CHUNKS_OF_SEVEN, id="chunks of 7"),
+    ],
+)
+def test_a_slice_all_together(kind: str, config: EngineConfig, slice_controls: list[Control]) -> None:
+    check_together(kind, config, SLICE, SLICE_TOKENS, slice_controls)
 
 
 @pytest.mark.full
@@ -84,9 +96,9 @@ def test_sixty_four_prompts_of_sixty_four_tokens(reference: LlamaForCausalLM) ->
     controls = controls_of(reference, PROMPTS, 64)
     check_alone(PROMPTS, 64, controls)
     for kind in ("engine", "thread", "process"):
-        check(kind, FLOAT32, PROMPTS, 64, controls)
+        check_together(kind, FLOAT32, PROMPTS, 64, controls)
     for chunk, page_size in ((1, 16), (7, 8), (16, 64), (512, 16)):
         fixed = EngineConfig(
             dtype="float32", deterministic=True, chunk=chunk, page_size=page_size, step_tokens=1024, kv_memory="512MiB"
         )
-        check("engine", fixed, PROMPTS, 64, controls)
+        check_together("engine", fixed, PROMPTS, 64, controls)

@@ -10,6 +10,7 @@ from fairstep.stepping.scheduler import (
     AUTO_FLOOR,
     AUTO_TARGET,
     CONTROL_EVERY,
+    PATIENCE,
     PROMPT_FLOOR,
     Draft,
     Scheduler,
@@ -287,6 +288,20 @@ def test_under_an_automatic_target_the_floor_is_one_token() -> None:
     bench.run()
     bench.add(2, 3)
     assert lengths(bench.run()) == [(1, 1), (2, AUTO_FLOOR)] and AUTO_FLOOR == 1
+
+
+def test_a_prompt_that_crawls_is_hurried_after_so_many_turns() -> None:
+    dear = Coefficients(base=1.0, prompt=0.0, sequence=0.0, context=1.0)  # reading its own beginning costs everything
+    length = 3 * PATIENCE
+    bench = Bench(dear, pages=2 * length, context=2 * length, step_tokens=length, chunk=length)
+    bench.add(1, 1)
+    bench.run()
+    long = bench.add(2, length)
+    steps = 0
+    while not long.decodes:
+        draft = bench.run()
+        steps += sum(piece.seq == 2 for piece in draft.slices)
+    assert PATIENCE < steps <= 2 * PATIENCE
 
 
 def test_now_and_then_decodes_run_alone_so_that_their_cost_stays_known() -> None:

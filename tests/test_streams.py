@@ -109,3 +109,24 @@ def test_a_prompt_stream_opens_when_asked_and_never_after_a_cancel() -> None:
         assert [d async for d in late] == [] and len(opened) == 1
 
     run(body())
+
+
+def test_a_cancel_while_the_prompt_is_tokenized_is_kept() -> None:
+    async def body() -> None:
+        cancels, tokenized = Cancels(), asyncio.Event()
+
+        async def open_stream() -> Stream:
+            await tokenized.wait()
+            return Stream("r", cancels.append)
+
+        prompt = PromptStream(open_stream)
+        task = asyncio.create_task(anext(prompt))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        prompt.cancel()
+        tokenized.set()
+        await asyncio.sleep(0)
+        assert cancels == ["r"]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(body())

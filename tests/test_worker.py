@@ -1,5 +1,6 @@
 """worker.py: frames over a real socket, Orders let in during a step, the end of the door, failures told in words."""
 
+import fcntl
 import socket
 import threading
 from dataclasses import asdict
@@ -73,6 +74,30 @@ def test_a_step_that_raises_ends_its_own_requests_and_the_worker_lives() -> None
     w.apply(Orders(2, admit=(admit(2),)))
     assert w.step().results[0].tokens == (ord("a"),)
     w.check()
+
+
+def test_an_interrupt_leaves_the_step_to_be_run_again() -> None:
+    interrupts = [KeyboardInterrupt()]
+
+    def interrupt(plan: StepPlan) -> None:
+        if interrupts:
+            raise interrupts.pop()
+
+    w = worker(FakeRunner(before=interrupt))
+    w.apply(Orders(1, admit=(admit(),)))
+    with pytest.raises(KeyboardInterrupt):
+        w.step()
+    assert w.step().results[0].tokens == (ord("a"),)
+    w.check()
+
+
+def test_a_worker_takes_a_descriptor_beyond_what_select_can_watch() -> None:
+    ours, theirs = socket.socketpair()
+    high = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD, 1100)
+    theirs.close()
+    with ours, socket.socket(fileno=high) as moved:
+        ours.sendall(frame(Stop()))
+        assert SocketDoor(moved).receive(5.0) == [Stop()]
 
 
 def test_serve_reports_each_turn_and_stops_when_told() -> None:

@@ -6,12 +6,12 @@ from ..errors import ContextTooLong, InvalidRequest
 
 
 def check_ids(ids: Sequence[int], vocab_size: int, *, param: str = "prompt") -> None:
-    """Refuse an empty prompt and ids outside the vocabulary. Raises InvalidRequest naming `param`."""
+    """Refuse an empty prompt and what is no plain id of the vocabulary. Raises InvalidRequest naming `param`."""
     if not ids:
         raise InvalidRequest(f"{param} is empty: at least one token is needed", param)
     for token in ids:
-        if isinstance(token, bool) or not isinstance(token, int):
-            raise InvalidRequest(f"{param} must be token ids, not {token!r}", param)
+        if type(token) is not int:  # the door carries plain integers only
+            raise InvalidRequest(f"{param} must be token ids as plain integers, not {token!r}", param)
     low, high = min(ids), max(ids)
     if low < 0 or high >= vocab_size:
         wrong = low if low < 0 else high

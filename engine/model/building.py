@@ -155,4 +155,5 @@ def _ready(
         parameters=parameters,
         seconds=seconds,
         notes=notes,
+        prefix_cache=settings.prefix_cache,
     )

@@ -90,12 +90,18 @@ class StepLoop:
         self._model.observe(flight.features, run_seconds)
         return self._report(_record(flight, run_seconds, plan_seconds))
 
-    def fail(self, plan: StepPlan, message: str) -> Report:
+    def fail(self, plan: StepPlan, message: str, *, run_seconds: float = 0.0) -> Report:
         """Instead of commit: the step could not be computed. Its sequences end in error, and no others."""
         flight = self._land(plan)
         for sequence in flight.sequences:
             self._end(sequence, sequence.leaving or "error", error=None if sequence.leaving else message)
-        return self._report(_record(flight, 0.0, 0.0))
+        return self._report(_record(flight, run_seconds, 0.0))
+
+    def abandon(self, plan: StepPlan) -> None:
+        """Instead of commit: forget that the step was planned. Its tokens stay pending; who was leaving leaves."""
+        for sequence in self._land(plan).sequences:
+            if sequence.leaving:
+                self._end(sequence, sequence.leaving)
 
     def report(self) -> Report:
         """The state now, and results that no step carried."""

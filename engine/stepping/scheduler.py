@@ -21,6 +21,9 @@ AUTO_TARGET = 2.5  # a step beside decodes may cost this many times what they co
 # target can nearly always be met, so one token suffices; a fixed one may be less than the decodes cost alone.
 AUTO_FLOOR = 1
 PROMPT_FLOOR = 8
+# A prompt so long that reading its own beginning costs what the target leaves would crawl: after so many turns beside
+# decodes it gets at least this part of itself in each, so that no prompt takes more than twice as many.
+PATIENCE = 512
 # After so many steps with prompts beside decodes comes one without: steps of one shape cannot tell the two costs apart.
 CONTROL_EVERY = 16
 
@@ -47,8 +50,11 @@ class StepBudget:
         fixed = self._settings.inter_token_target
         return AUTO_TARGET * self.decode_only if fixed is None else fixed
 
-    def grant(self, start: int, pending: int) -> int:
-        """Prompt tokens that a slice from `start` may have, of `pending`; 0 if it must wait for another step."""
+    def grant(self, start: int, pending: int, least: int = 0) -> int:
+        """Prompt tokens that a slice from `start` may have, of `pending`; 0 if it must wait for another step.
+
+        least: so many even where the target leaves fewer.
+        """
         chunk = self._settings.chunk
         if self._settings.deterministic:
             whole = min(pending, chunk - start % chunk)
@@ -56,7 +62,7 @@ class StepBudget:
         most = min(pending, chunk, self._tokens)
         if not self.target or most <= 0:
             return most
-        return min(most, max(self._model.allowance(self.target, self.features, start), self._floor))
+        return min(most, max(self._model.allowance(self.target, self.features, start), self._floor, least))
 
     def spend(self, start: int, length: int) -> None:
         """Take a prompt slice out of the budget."""
@@ -160,8 +166,10 @@ class Scheduler:
     def _continue_prompts(self, draft: Draft, budget: StepBudget) -> None:
         """Prompts begun in earlier steps, by tier, priority and arrival. They have all their pages."""
         for sequence in sorted((s for s in self.running if not s.decodes), key=_rank):
-            length = budget.grant(sequence.computed, sequence.pending)
+            least = -(-sequence.known // PATIENCE) if sequence.turns >= PATIENCE else 0
+            length = budget.grant(sequence.computed, sequence.pending, least)
             if length > 0:
+                sequence.turns += budget.target > 0.0
                 budget.spend(sequence.computed, length)
                 self._add_slice(draft, sequence, length)
 

@@ -16,7 +16,8 @@ class Sequence:
     tokens: the prompt, outputs of earlier attempts, then what this attempt drew. known: their number at admission.
     computed: how many tokens have keys and values in `pages`. named: how many full pages the prefix cache was offered;
     digests: their chained hashes, kept so that nothing is hashed twice. hits: tokens found in the prefix cache.
-    in_flight: a slice of it is being computed. leaving: it was cancelled or yielded meanwhile and goes at commit.
+    turns: steps that gave it prompt tokens beside decodes. in_flight: a slice of it is being computed.
+    leaving: it was cancelled or yielded meanwhile and goes at commit.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class Sequence:
         "seq",
         "state",
         "tokens",
+        "turns",
     )
 
     def __init__(self, admit: Admit) -> None:
@@ -54,6 +56,7 @@ class Sequence:
         self.pages: list[int] = []
         self.digests: list[bytes] = []
         self.named = 0
+        self.turns = 0
         self.state: State = "waiting"
         self.in_flight = False
         self.leaving: Literal["cancelled", "yielded"] | None = None
