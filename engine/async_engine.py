@@ -5,7 +5,8 @@ Everything but loading and tokenizing runs on the loop, in short turns; nothing 
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
@@ -15,7 +16,7 @@ from .clock import Clock, MonotonicClock
 from .config import EngineConfig
 from .door import Failed, Message, Progress, Ready, Report, StepRecord, Stop
 from .engine import Prompt, draw_seed, quiet
-from .errors import ConfigError, EngineClosed, EngineDead, ModelError
+from .errors import ConfigError, ContextTooLong, EngineClosed, EngineDead, ModelError
 from .fairness.fcfs import Fcfs
 from .front import Front
 from .links import Build, Link, ProcessLink, ThreadLink
@@ -72,6 +73,7 @@ class AsyncEngine:
         self._front: Front | None = None
         # weak: a stream that its reader has lost must be collected, which cancels it
         self._streams: WeakValueDictionary[str, Stream] = WeakValueDictionary()
+        self._long_texts = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fairstep-text")
 
     # --- life
 
@@ -103,6 +105,7 @@ class AsyncEngine:
     async def stop(self) -> None:
         """End what is under way with an error, then the worker. Harmless when stopped."""
         self._fail(CLOSED)
+        self._long_texts.shutdown(wait=False, cancel_futures=True)
         await self._link.stop()
 
     async def __aenter__(self) -> Self:
@@ -122,14 +125,28 @@ class AsyncEngine:
         return self._tokenizer
 
     async def encode(self, text: str) -> tuple[int, ...]:
-        """Token ids of a text; long texts are tokenized off the event loop. Raises InvalidRequest."""
+        """Token ids of a text; long texts are tokenized off the event loop. Raises InvalidRequest or ContextTooLong."""
         if len(text) <= SHORT_TEXT:
             return tuple(self.tokenizer.encode(text))
-        return tuple(await asyncio.to_thread(self.tokenizer.encode, text))
+        return tuple(await self._off_loop(len(text), lambda: self.tokenizer.encode(text)))
 
     async def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-        """Token ids of a conversation through the model's chat template, off the event loop. Raises TemplateError."""
-        return tuple(await asyncio.to_thread(self.tokenizer.encode_chat, messages))
+        """Token ids of a conversation through the model's chat template, off the event loop.
+
+        Raises TemplateError, InvalidRequest or ContextTooLong.
+        """
+        length = sum(len(message.get("content") or "") for message in messages)
+        return tuple(await self._off_loop(length, lambda: self.tokenizer.encode_chat(messages)))
+
+    async def _off_loop(self, length: int, encode: Callable[[], list[int]]) -> list[int]:
+        """Long texts share one thread of their own, so that short ones, and stopping, never wait for them."""
+        context = self.info.context
+        if length > context * self.tokenizer.longest_token:
+            raise ContextTooLong(
+                f"a text of {length} characters is longer than the context of {context} tokens", "prompt"
+            )
+        pool = self._long_texts if length > SHORT_TEXT else None
+        return await asyncio.get_running_loop().run_in_executor(pool, encode)
 
     # --- requests
 
@@ -189,6 +206,10 @@ class AsyncEngine:
 
     # --- what is going on
 
+    def check_alive(self) -> None:
+        """Raise EngineClosed or EngineDead with the reason if the engine cannot serve."""
+        self._alive()
+
     @property
     def info(self) -> Ready:
         """What the worker loaded."""
@@ -220,8 +241,8 @@ class AsyncEngine:
     def _alive(self) -> Front:
         if self._front is not None and self.failure is None:
             return self._front
-        closed = self.failure == CLOSED
-        raise (EngineClosed if closed else EngineDead)(self.failure or NOT_STARTED)
+        idle = self.failure in (CLOSED, NOT_STARTED)
+        raise (EngineClosed if idle else EngineDead)(self.failure or NOT_STARTED)
 
     def _started(self) -> Front:
         if self._front is None:
@@ -280,7 +301,8 @@ class AsyncEngine:
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception((EngineClosed if reason == CLOSED else EngineDead)(reason))
         alive = self.failure is None
-        self.failure = reason
+        if self.failure in (None, NOT_STARTED) or reason == CLOSED:  # the first reason is the one to tell
+            self.failure = reason
         if self._front is not None and alive:
             self._deliver(self._front.fail_all(reason, self._clock.now()))
             for stream in list(self._streams.values()):

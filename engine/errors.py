@@ -7,7 +7,7 @@ FairstepError
 │   └── TemplateError       the chat template refused the messages                     (400)
 ├── UnknownModel        no such model is served                                        (404)
 ├── Overloaded          refused now, may work later                                    (503)
-├── EngineClosed        submit after close                                             (503)
+├── EngineClosed        not started, or closed                                           (503)
 ├── EngineDead          the worker ended; the message says how                         (503)
 ├── ModelError          a model cannot be loaded: what is wrong and where              (exit 1)
 └── ConfigError         a setting is wrong: names the key, the value and what to do    (exit 2)

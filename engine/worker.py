@@ -196,7 +196,8 @@ def start(door: Door) -> Worker | None:
 
 def main() -> None:
     """Serve the front at the other end of the socket whose descriptor is the first argument."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the front decides; a worker ends when its socket closes
+    for sent_to_the_group in (signal.SIGINT, signal.SIGTERM):  # the front decides; a worker ends when its socket closes
+        signal.signal(sent_to_the_group, signal.SIG_IGN)
     door = SocketDoor(socket.socket(fileno=int(sys.argv[1])))
     with suppress(DoorClosed):
         worker = start(door)

@@ -13,7 +13,7 @@ import httpx
 
 from fairstep.admission.fit import answer_room, check_ids
 from fairstep.door import Ready
-from fairstep.errors import EngineClosed
+from fairstep.errors import EngineDead
 from fairstep.request import Delta, SamplingParams, Usage
 from fairstep.streams import Stream
 from fakes_text import EOS, VOCAB, FakeTokenizer
@@ -46,6 +46,10 @@ class FakeEngine:
         self.encoding: asyncio.Event | None = None  # set: tokenizing has begun, and goes on for ever
         self.bug: Exception | None = None
 
+    def check_alive(self) -> None:
+        if self.failure is not None:
+            raise EngineDead(self.failure)
+
     async def encode(self, text: str) -> tuple[int, ...]:
         return await self._tokenize(lambda: self.tokenizer.encode(text))
 
@@ -59,8 +63,7 @@ class FakeEngine:
         return tuple(encode())
 
     def submit(self, prompt_ids: Sequence[int], params: SamplingParams, **how: Any) -> Stream:
-        if self.failure is not None:
-            raise EngineClosed(self.failure)
+        self.check_alive()
         if self.bug is not None:
             raise self.bug
         check_ids(prompt_ids, VOCAB)

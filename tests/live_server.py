@@ -71,7 +71,7 @@ class LiveServer:
             self._loop = asyncio.get_running_loop()
             app = create_app(self.engine)
             self._server = uvicorn.Server(
-                uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+                uvicorn.Config(app, http="h11", log_level="warning", access_log=False, timeout_graceful_shutdown=5)
             )
             serving = asyncio.create_task(self._server.serve([self._socket]))
             while not self._server.started and not serving.done():

@@ -1,6 +1,7 @@
 """async_engine.py: starting and stopping in every order, and faults of our own: told to all, never a hang."""
 
 import asyncio
+import threading
 from collections.abc import Coroutine
 from typing import Any
 
@@ -10,6 +11,7 @@ from fairstep import AsyncEngine, SamplingParams
 from fairstep.config import EngineConfig
 from fairstep.door import Ready
 from fairstep.errors import EngineClosed, EngineDead
+from fairstep.stepping.plan import StepPlan
 from fairstep.worker import ProgressCall, Worker
 from fakes_text import FakeTokenizer
 from fakes_worker import FakeRunner, fake_build
@@ -66,8 +68,6 @@ def test_a_worker_that_dies_while_the_tokenizer_loads_is_noticed() -> None:
         def prepare(self) -> None:
             died.wait()
 
-    import threading
-
     died = threading.Event()
 
     def build(model: str, config: EngineConfig, progress: ProgressCall) -> tuple[Worker, Ready]:
@@ -90,15 +90,23 @@ def test_a_worker_that_dies_while_the_tokenizer_loads_is_noticed() -> None:
 
 
 def test_a_fault_in_the_front_is_told_to_every_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    seen: list[StepPlan] = []
+
+    def hold_after_one(plan: StepPlan) -> None:
+        seen.append(plan)
+        if len(seen) > 1:
+            go_on.wait()
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug of ours")
+
     async def body() -> None:
-        async with engine() as own:
+        async with engine(FakeRunner(before=hold_after_one)) as own:
             streams = [own.submit((97,), LONG) for _ in range(3)]
             await anext(streams[0])
-
-            def broken(*_: object) -> None:
-                raise ZeroDivisionError("a bug of ours")
-
             monkeypatch.setattr(own._front, "receive", broken)
+            go_on.set()
             answers = await asyncio.gather(*(stream.completion() for stream in streams[1:]))
             assert {a.finish_reason for a in answers} == {"error"} and "a bug of ours" in (answers[0].error or "")
             assert own.failure and "a bug of ours" in own.failure

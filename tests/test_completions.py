@@ -82,12 +82,12 @@ def test_one_prompt_too_long_refuses_all_of_them_before_any_runs(short: Any) -> 
     run(test)
 
 
-def test_a_prompt_refused_after_another_was_submitted_cancels_that_one() -> None:
+def test_one_prompt_that_is_refused_keeps_all_of_its_body_out() -> None:
     async def test() -> None:
         engine = FakeEngine(held=True)
         reply = await complete(engine, [[1], [100_000]])
         assert reply.status_code == 400 and reply.json()["error"]["param"] == "prompt"
-        assert engine.cancelled == [engine.asked[0].how["request_id"]]
+        assert engine.asked == []
 
     run(test)
 

@@ -64,9 +64,9 @@ def test_depth_is_limited_to_a_level(opening: str, inner: str, closing: str) -> 
 @pytest.mark.parametrize("name", sorted(NEUTRAL))
 def test_every_unsupported_field_has_neutral_values_and_refuses_others(name: str) -> None:
     for value in NEUTRAL[name]:
-        refuse_unsupported({name: value})
+        refuse_unsupported({name: value}, adds_special_tokens=True)
     with pytest.raises(InvalidRequest) as refusal:
-        refuse_unsupported({name: ["something", "else"]})
+        refuse_unsupported({name: ["something", "else"]}, adds_special_tokens=True)
     assert refusal.value.param == name
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fairstep.config import ServeConfig
 from fairstep.door import Ready
-from fairstep.errors import ConfigError, ModelError
+from fairstep.errors import ConfigError, EngineDead, ModelError
 from fairstep.serving import serve_command
 from fairstep.serving.listener import listen
 from fairstep.serving.settings import Settings
@@ -45,6 +45,10 @@ class FakeEngine:
         self.loaded = asyncio.Event()
         self.error: Exception | None = None
         self.stopped = False
+
+    def check_alive(self) -> None:
+        if self.failure is not None:
+            raise EngineDead(self.failure)
 
     async def start(self) -> None:
         await self.loaded.wait()

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from .. import __version__
 from ..clock import wall_time
-from ..errors import EngineDead, FairstepError, UnknownModel
+from ..errors import FairstepError, UnknownModel
 from .ask import Ask, chat_ask, completion_ask
 from .body import OFF_LOOP_BYTES, parse_object, read_body
 from .chat import ChatWriter
@@ -63,12 +63,16 @@ def create_app(
     app.add_exception_handler(ClientDisconnect, _nobody)
     app.post("/v1/chat/completions")(service.chat)
     app.post("/v1/completions")(service.completions)
-    app.get("/v1/models")(service.models)
-    app.get("/v1/models/{name:path}")(service.model)
-    app.get("/metrics")(service.metrics)
-    app.get("/health")(service.health)
-    app.get("/version")(version)
-    app.get("/ping")(ping)
+    for path, answer in (
+        ("/v1/models", service.models),
+        ("/v1/models/{name:path}", service.model),
+        ("/metrics", service.metrics),
+        ("/health", service.health),
+        ("/version", version),
+        ("/ping", ping),
+    ):
+        app.get(path)(answer)
+        app.head(path, include_in_schema=False)(answer)  # for probes
     return app
 
 
@@ -104,14 +108,13 @@ class Service:
 
     async def health(self) -> Response:
         """GET /health: 200 while the engine can serve, else 503 that says why."""
-        if self._engine.failure is not None:
-            raise EngineDead(self._engine.failure)
+        self._engine.check_alive()
         return Response()
 
     async def _generate(
         self, request: Request, writer: type[Writer], check: Callable[[Mapping[str, Any]], Ask]
     ) -> Response:
-        raw = await read_body(request, self._limits.body_bytes)
+        raw = await read_body(request, self._limits.body_bytes, self._limits.body_seconds)
         arrival = self._engine.now()
         if len(raw) > OFF_LOOP_BYTES:
             ask = await asyncio.to_thread(lambda: check(parse_object(raw)))

@@ -41,7 +41,7 @@ class Ask:
 def chat_ask(fields: Mapping[str, Any]) -> Ask:
     """Check the body of a chat completion. Raises InvalidRequest."""
     body = ChatBody.of(fields)
-    refuse_unsupported(fields)
+    refuse_unsupported(fields, adds_special_tokens=False)
     names: dict[str | None, str] = {None: "messages", "prompt": "messages"}
     most = body.max_tokens
     if body.max_completion_tokens is not None:
@@ -52,7 +52,7 @@ def chat_ask(fields: Mapping[str, Any]) -> Ask:
 def completion_ask(fields: Mapping[str, Any], most_prompts: int) -> Ask:
     """Check the body of a completion with at most `most_prompts` prompts. Raises InvalidRequest."""
     body = CompletionBody.of(fields)
-    refuse_unsupported(fields)
+    refuse_unsupported(fields, adds_special_tokens=True)
     prompts = prompts_of(body.prompt, most_prompts)
     return _ask(body, prompts, body.max_tokens, COMPLETION_MAX_TOKENS, {})
 

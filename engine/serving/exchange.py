@@ -3,6 +3,7 @@
 The only owner of the engine's streams here: however it ends, none of them goes on.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -13,8 +14,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..admission.fit import answer_room
-from ..errors import EngineClosed, EngineDead, FairstepError
+from ..admission.fit import answer_room, check_ids
+from ..errors import EngineClosed, FairstepError
 from ..request import Completion, Delta, SamplingParams
 from .ask import Ask, named_as_sent, token_ids
 from .disconnect import until_disconnect
@@ -52,16 +53,22 @@ class Exchange(Response):
         self._ping_seconds = ping_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self._ask.stream:
-            reply = await until_disconnect(receive, self._whole())
-            await reply(scope, receive, send)
-            return
         events = EventStream(send)
         try:
-            await until_disconnect(receive, self._stream(events))
+            if self._ask.stream:
+                await until_disconnect(receive, self._stream(events))
+            else:
+                reply = await until_disconnect(receive, self._whole())
+                await reply(scope, receive, send)
         except ClientDisconnect:
             if not events.started:  # else there is nobody left to answer
                 raise
+        except asyncio.CancelledError:  # the server ends and has waited long enough
+            ended = EngineClosed("the server is shutting down")
+            if not events.started:
+                raise ended from None
+            await events.send(event(failure_of(ended).body()))
+            await events.finish()
 
     async def _whole(self) -> Response:
         """The whole answer as one reply."""
@@ -116,17 +123,22 @@ class Exchange(Response):
                 )
                 for index, prompt in enumerate(prompts):
                     streams.append(self._submit(prompt, f"{writer.id}-{index}" if index else writer.id))
+                    await asyncio.sleep(0)
             yield writer, streams
         finally:
             for stream in streams:
                 stream.cancel()
 
     async def _tokenize(self) -> list[tuple[int, ...]]:
-        if self._engine.failure is not None:
-            raise EngineDead(self._engine.failure)
-        prompts = [await token_ids(self._engine, prompt) for prompt in self._ask.prompts]
-        for prompt in prompts:  # the whole body is refused before any of it runs
-            answer_room(len(prompt), None, self._engine.info.context)
+        self._engine.check_alive()
+        prompts = []
+        for prompt in self._ask.prompts:
+            prompts.append(await token_ids(self._engine, prompt))
+            await asyncio.sleep(0)  # other requests have their turn between the prompts of one
+        info = self._engine.info
+        for ids in prompts:  # the whole body is refused before any of it runs
+            check_ids(ids, info.vocab_size)
+            answer_room(len(ids), self._ask.params.max_tokens, info.context)
         return prompts
 
     def _submit(self, prompt: tuple[int, ...], request_id: str) -> "Stream":
@@ -149,5 +161,5 @@ class Exchange(Response):
         if delta.finish_reason == "cancelled":
             raise EngineClosed("the server cancelled this request")
         if delta.finish_reason == "error":
-            reason = delta.error or "the request failed"
-            raise FairstepError(reason) if self._engine.failure is None else EngineDead(reason)
+            self._engine.check_alive()
+            raise FairstepError(delta.error or "the request failed")

@@ -7,17 +7,18 @@ MIB = 1024**2
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """body_bytes: the longest request body. prompts: the most prompts in one body.
+    """body_bytes: the longest request body. body_seconds: how long it may take to come. prompts: the most in one body.
 
     ping_seconds: a stream that was silent for so long gets an SSE comment. Proxies cut silent connections at 60 s. The
     first comment sends the 200, so an error that comes after it is told inside the stream.
     """
 
     body_bytes: int = 8 * MIB
+    body_seconds: float = 60.0
     prompts: int = 256
     ping_seconds: float = 10.0
 
     def __post_init__(self) -> None:
-        for name in ("body_bytes", "prompts", "ping_seconds"):
+        for name in ("body_bytes", "body_seconds", "prompts", "ping_seconds"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)!r}")

@@ -16,7 +16,13 @@ from ..errors import EngineClosed, EngineDead, FairstepError, InvalidRequest, Ov
 MAX_MESSAGE = 2000  # characters: an error must not send the client's own input back in full
 RETRY_SECONDS = 1
 BAD_REQUEST, UNAVAILABLE, SERVER_ERROR = "invalid_request_error", "unavailable_error", "server_error"
-HTTP_CODES = {404: "not_found", 405: "method_not_allowed", 413: "body_too_large", 415: "unsupported_media_type"}
+HTTP_CODES = {
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "body_too_slow",
+    413: "body_too_large",
+    415: "unsupported_media_type",
+}
 
 
 class JsonReply(Response):

@@ -118,7 +118,7 @@ def _http_server(entrance: Entrance) -> "uvicorn.Server":
 
     options = uvicorn.Config(
         entrance,
-        http="httptools",
+        http="h11",  # bounds headers, and answers HTTP/1.0 and h2c upgrades as it should
         ws="none",
         lifespan="off",
         log_config=None,

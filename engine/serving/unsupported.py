@@ -48,8 +48,13 @@ TOOL_CHOICES = (None, "none", "auto")
 AT_LEAST_ONE = ("n", "best_of")
 
 
-def refuse_unsupported(body: Mapping[str, Any]) -> None:
-    """Raises InvalidRequest naming the first field that asks for something not supported yet."""
+def refuse_unsupported(body: Mapping[str, Any], *, adds_special_tokens: bool) -> None:
+    """Raises InvalidRequest naming the first field that asks for something not supported yet.
+
+    adds_special_tokens: what happens, and so the one value of add_special_tokens that passes.
+    """
+    if body.get("add_special_tokens") not in (None, adds_special_tokens):
+        raise InvalidRequest("add_special_tokens is not supported yet; leave it out", "add_special_tokens")
     for name in AT_LEAST_ONE:
         value = body.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:

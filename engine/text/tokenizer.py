@@ -18,9 +18,14 @@ from .gguf_tokenizer import build_tokenizer, special_tokens
 from .pieces import Pieces
 from .template import ChatTemplate
 
+NORMALIZED = 4  # no normalizer in use makes a text shorter than a quarter
+
 
 class Tokenizer:
-    """One model's tokenizer and chat template. `named` maps bos_token, eos_token... to their texts."""
+    """One model's tokenizer and chat template. `named` maps bos_token, eos_token... to their texts.
+
+    longest_token: no token stands for more characters of a text.
+    """
 
     def __init__(self, backend: Backend, named: Mapping[str, str], chat_template: str | None) -> None:
         backend.no_truncation()
@@ -29,6 +34,9 @@ class Tokenizer:
         self._pieces = Pieces(backend)
         self._template = ChatTemplate(chat_template, named)
         self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
+        # in characters; where a normalizer may shorten texts, a text can be longer than its tokens
+        longest = max(map(len, backend.get_vocab()))
+        self.longest_token = longest if backend.normalizer is None else NORMALIZED * longest
         self.bos_id = self._id(named.get("bos_token"))
         self.eos_id = self._id(named.get("eos_token"))
         self._adds_bos = self.bos_id is not None and self.encode("")[:1] == [self.bos_id]
