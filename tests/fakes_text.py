@@ -28,6 +28,7 @@ class FakeTokenizer:
     """The interface of fairstep.text.tokenizer.Tokenizer; one token a byte, `<bos>` first."""
 
     vocab_size, bos_id, eos_id = VOCAB, BOS, EOS
+    longest_token = 1
 
     def encode(self, text: str, *, add_special: bool = True) -> list[int]:
         check_text(text, "prompt")

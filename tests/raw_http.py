@@ -15,7 +15,7 @@ class Server(uvicorn.Server):
     """uvicorn on a free port of 127.0.0.1 that says when it is up."""
 
     def __init__(self, app: Any) -> None:
-        super().__init__(uvicorn.Config(app, lifespan="off", log_level="warning", access_log=False))
+        super().__init__(uvicorn.Config(app, http="h11", lifespan="off", log_level="warning", access_log=False))
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.up = threading.Event()

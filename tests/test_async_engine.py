@@ -10,7 +10,7 @@ import pytest
 from fairstep import AsyncEngine, SamplingParams
 from fairstep.config import EngineConfig
 from fairstep.door import Ready
-from fairstep.errors import EngineClosed, EngineDead
+from fairstep.errors import ContextTooLong, EngineClosed, EngineDead
 from fairstep.stepping.plan import StepPlan
 from fairstep.worker import ProgressCall, Worker
 from fakes_text import FakeTokenizer
@@ -133,5 +133,20 @@ def test_submit_from_another_thread_is_refused_and_leaves_nothing() -> None:
             with pytest.raises(RuntimeError, match="loop"):
                 await asyncio.to_thread(own.submit, (97,), LONG)
             assert own.live().waiting == own.live().running == 0
+
+    run(body())
+
+
+def test_a_text_that_can_never_fit_is_refused_before_it_is_tokenized() -> None:
+    class Untouched(FakeTokenizer):
+        def encode(self, text: str, *, add_special: bool = True) -> list[int]:
+            raise AssertionError("tokenized")
+
+    async def body() -> None:
+        async with engine(tokenizer=Untouched()) as own:
+            with pytest.raises(ContextTooLong, match="5000 characters"):
+                await own.encode("x" * 5000)
+            with pytest.raises(ContextTooLong):
+                await own.encode_chat([{"role": "user", "content": "x" * 5000}])
 
     run(body())

@@ -213,6 +213,30 @@ def test_after_many_cuts_at_random_moments_no_task_is_left_and_the_server_serves
     run(test)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_server_that_ends_tells_who_still_waits(stream: bool) -> None:
+    async def test() -> None:
+        engine = FakeEngine(held=True)
+        async with serving(create_app(engine)) as server:
+            server.config.timeout_graceful_shutdown = 0
+            reader, writer = await open_raw(server, {**HI, "stream": stream})
+            await engine.until(lambda: len(engine.asked) == 1)
+            engine.say(engine.asked[0], "one")
+            if stream:
+                assert (await read_head(reader))[0] == 200
+                assert b"one" in await read_part(reader)
+            server.should_exit = True
+            if not stream:
+                assert (await read_head(reader))[0] == 503
+            rest = await reader.read()
+            writer.close()
+            assert b"shutting down" in rest and b"engine_closed" in rest
+            assert stream == (b"data: [DONE]" in rest)
+            assert len(engine.cancelled) == 1
+
+    run(test)
+
+
 def test_until_disconnect_gives_the_result_or_raises_what_the_work_raised() -> None:
     async def never() -> Any:
         await asyncio.Future()
