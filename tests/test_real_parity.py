@@ -50,8 +50,11 @@ def slice_controls(reference: LlamaForCausalLM) -> list[Control]:
 
 def asks(prompts: list[str], tokens: int) -> list[Ask]:
     """Staggered: each starts when the first has given so many deltas."""
-    params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
-    return [Ask(prompt, params, after_deltas=min(n, tokens) // 2) for n, prompt in enumerate(prompts)]
+    return [Ask(prompt, greedily(tokens), after_deltas=min(n, tokens) // 2) for n, prompt in enumerate(prompts)]
+
+
+def greedily(tokens: int) -> SamplingParams:
+    return SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
 
 
 def controls_of(reference: LlamaForCausalLM, prompts: list[str], tokens: int) -> list[Control]:
@@ -67,7 +70,7 @@ def check_together(kind: str, config: EngineConfig, prompts: list[str], tokens: 
 
 def check_alone(prompts: list[str], tokens: int, controls: list[Control]) -> None:
     with SyncFace(MODEL, FLOAT32) as face:
-        answers = [join(face.answer([ask])[0]).token_ids for ask in asks(prompts, tokens)]
+        answers = [join(face.answer([Ask(prompt, greedily(tokens))])[0]).token_ids for prompt in prompts]
     assert_all_same([(own, *control) for own, control in zip(answers, controls, strict=True)])
 
 

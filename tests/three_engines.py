@@ -50,6 +50,7 @@ class SyncFace:
         got: list[list[Delta]] = [[] for _ in asks]
         ids: dict[str, int] = {}
         waiting = list(range(len(asks)))
+        assert not asks[0].after_deltas, "the first would wait for itself"
         while waiting or self.engine.has_requests:
             for place in [p for p in waiting if len(got[0]) >= asks[p].after_deltas]:
                 waiting.remove(place)
@@ -93,6 +94,7 @@ class AsyncFace:
 
     def answer(self, asks: Sequence[Ask]) -> list[list[Delta]]:
         got: list[list[Delta]] = [[] for _ in asks]
+        assert not asks[0].after_deltas, "the first would wait for itself"
         grew = asyncio.Condition()
 
         async def one(place: int) -> None:
