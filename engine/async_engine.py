@@ -135,12 +135,11 @@ class AsyncEngine:
 
         Raises TemplateError, InvalidRequest or ContextTooLong.
         """
-        length = sum(len(message.get("content") or "") for message in messages)
-        return tuple(await self._off_loop(length, lambda: self.tokenizer.encode_chat(messages)))
+        return tuple(await self._off_loop(characters(messages), lambda: self.tokenizer.encode_chat(messages)))
 
     async def _off_loop(self, length: int, encode: Callable[[], list[int]]) -> list[int]:
         """Long texts share one thread of their own, so that short ones, and stopping, never wait for them."""
-        context = self.info.context
+        context = self._alive().info.context
         if length > context * self.tokenizer.longest_token:
             raise ContextTooLong(
                 f"a text of {length} characters is longer than the context of {context} tokens", "prompt"
@@ -308,3 +307,9 @@ class AsyncEngine:
             for stream in list(self._streams.values()):
                 if not stream.ended:  # its end was lost on the way here
                     stream.deliver(Delta(stream.request_id, finish_reason="error", usage=Usage(0, 0), error=reason))
+
+
+def characters(messages: Sequence[Mapping[str, Any]]) -> int:
+    """How long the plain texts of a conversation are; what is wrong in it is for the template to tell."""
+    contents = (message.get("content") for message in messages if isinstance(message, Mapping))
+    return sum(len(content) for content in contents if isinstance(content, str))

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from fairstep import AsyncEngine, SamplingParams
+from fairstep.async_engine import characters
 from fairstep.config import EngineConfig
 from fairstep.door import Ready
-from fairstep.errors import ContextTooLong, EngineClosed, EngineDead
+from fairstep.errors import ContextTooLong, EngineClosed, EngineDead, InvalidRequest
 from fairstep.stepping.plan import StepPlan
 from fairstep.worker import ProgressCall, Worker
 from fakes_text import FakeTokenizer
@@ -148,5 +149,18 @@ def test_a_text_that_can_never_fit_is_refused_before_it_is_tokenized() -> None:
                 await own.encode("x" * 5000)
             with pytest.raises(ContextTooLong):
                 await own.encode_chat([{"role": "user", "content": "x" * 5000}])
+
+    run(body())
+
+
+def test_a_conversation_of_a_wrong_shape_is_told_by_the_template() -> None:
+    async def body() -> None:
+        async with engine() as own:
+            with pytest.raises(InvalidRequest):
+                await own.encode_chat([{"role": "nobody", "content": 5}])
+        with pytest.raises(EngineClosed):
+            await own.encode("x" * 5000)
+
+    assert characters([5, {"content": None}, {"content": "abc"}]) == 3  # type: ignore[list-item]
 
     run(body())
