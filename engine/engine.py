@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from .clock import Clock, MonotonicClock
 from .config import EngineConfig
-from .door import Ready, StepRecord
+from .door import StepRecord
 from .errors import EngineClosed, InvalidRequest
 from .fairness.fcfs import Fcfs
 from .front import Front
@@ -186,6 +186,3 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-__all__ = ["Engine", "Prompt", "Ready"]

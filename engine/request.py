@@ -127,6 +127,16 @@ class Delta:
     usage: Usage | None = None
     error: str | None = None
 
+    @classmethod
+    def merge(cls, deltas: Sequence["Delta"]) -> "Delta":
+        """Consecutive deltas of one request as one; there must be at least one."""
+        last = deltas[-1]
+        return replace(
+            last,
+            text="".join(delta.text for delta in deltas),
+            token_ids=tuple(token for delta in deltas for token in delta.token_ids),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Completion:
@@ -143,17 +153,16 @@ class Completion:
     @classmethod
     def join(cls, deltas: Iterable[Delta]) -> "Completion":
         """Join the deltas of one finished request, in order."""
-        parts = list(deltas)
-        last = parts[-1]
-        assert last.finish_reason is not None and last.usage is not None, "the request has not ended"
+        whole = Delta.merge(list(deltas))
+        assert whole.finish_reason is not None and whole.usage is not None, "the request has not ended"
         return cls(
-            request_id=last.request_id,
-            text="".join(d.text for d in parts),
-            token_ids=tuple(t for d in parts for t in d.token_ids),
-            finish_reason=last.finish_reason,
-            stop_reason=last.stop_reason,
-            usage=last.usage,
-            error=last.error,
+            request_id=whole.request_id,
+            text=whole.text,
+            token_ids=whole.token_ids,
+            finish_reason=whole.finish_reason,
+            stop_reason=whole.stop_reason,
+            usage=whole.usage,
+            error=whole.error,
         )
 
 

@@ -64,7 +64,7 @@ class Stream(Cancellable):
         except asyncio.CancelledError:
             self.cancel()
             raise
-        delta = merge(self._waiting)
+        delta = Delta.merge(self._waiting)
         self._waiting.clear()
         self._arrived.clear()
         self._told = delta.finish_reason is not None
@@ -105,19 +105,3 @@ class PromptStream(Cancellable):
         self._cancelled = True
         if self._stream is not None:
             self._stream.cancel()
-
-
-def merge(deltas: "deque[Delta]") -> Delta:
-    """Consecutive deltas of one request as one; there must be at least one."""
-    if len(deltas) == 1:
-        return deltas[0]
-    last = deltas[-1]
-    return Delta(
-        request_id=last.request_id,
-        text="".join(delta.text for delta in deltas),
-        token_ids=tuple(token for delta in deltas for token in delta.token_ids),
-        finish_reason=last.finish_reason,
-        stop_reason=last.stop_reason,
-        usage=last.usage,
-        error=last.error,
-    )

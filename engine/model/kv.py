@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError
+from ..stepping.pages import NULL_PAGE
 from .spec import ModelSpec
-
-NULL_PAGE = 0
 
 
 def page_bytes(spec: ModelSpec, page_size: int, dtype: torch.dtype) -> int:

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from ..door import Sampling
+from ..stepping.pages import NULL_PAGE
 from ..stepping.plan import Slice, StepOutput, StepPlan
 from .batch import batch_of
 from .decoder import Decoder
-from .kv import NULL_PAGE, KVMemory
+from .kv import KVMemory
 from .sampler import Row, sample
 
 
