@@ -17,7 +17,11 @@ class Sampling(msgspec.Struct, frozen=True, array_like=True):
 
     temperature 0 is greedy; top_k 0, top_p 1 and min_p 0 are off; seed is in [0, 2**64).
     stop_ids end the sequence (the id is reported); they are masked while fewer than min_tokens are drawn.
-    max_tokens counts the outputs of the whole request, over all attempts.
+    max_tokens counts the outputs of the whole request, over all attempts; 0 computes the prompt and draws nothing.
+    repetition 1, presence 0 and frequency 0 are off: the first counts prompt and outputs, the others outputs alone.
+    bias: (id, what is added to its logit). allowed: the only ids that may be drawn; () all. bad_words: id sequences
+    whose last id may not follow the others. logprobs, prompt_logprobs: how many of the likeliest tokens to report
+    beside each output, and beside each prompt token; 0 that token alone, -1 nothing.
     """
 
     temperature: float = 0.0
@@ -28,6 +32,36 @@ class Sampling(msgspec.Struct, frozen=True, array_like=True):
     max_tokens: int = 16
     min_tokens: int = 0
     stop_ids: tuple[int, ...] = ()
+    repetition: float = 1.0
+    presence: float = 0.0
+    frequency: float = 0.0
+    bias: tuple[tuple[int, float], ...] = ()
+    allowed: tuple[int, ...] = ()
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    logprobs: int = -1
+    prompt_logprobs: int = -1
+
+    @property
+    def penalized(self) -> bool:
+        """Whether a penalty is on."""
+        return self.repetition != 1.0 or self.presence != 0.0 or self.frequency != 0.0
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether a draw depends on the tokens so far."""
+        return self.penalized or bool(self.bad_words)
+
+
+class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
+    """Log probabilities at one position, of the model's raw distribution: before bias, penalties and temperature.
+
+    ids[0] is the token itself, then come the likeliest ones, likeliest first (the token may be there again); `values`
+    are theirs, finite. rank: how many tokens are at least as likely as it, itself included: 1 is the likeliest.
+    """
+
+    ids: tuple[int, ...]
+    values: tuple[float, ...]
+    rank: int
 
 
 class Admit(msgspec.Struct, frozen=True, array_like=True):
@@ -35,6 +69,7 @@ class Admit(msgspec.Struct, frozen=True, array_like=True):
 
     order rises with arrival at the front and is kept over attempts: the largest is the youngest.
     salt separates prefix caches (the tenant or an operator's prefix group).
+    group: sequences of one number (other than 0) answer one prompt and share its pages, also without a prefix cache.
     """
 
     seq: int
@@ -48,6 +83,7 @@ class Admit(msgspec.Struct, frozen=True, array_like=True):
     weight: int = 1
     priority: int = 0
     salt: str = ""
+    group: int = 0
 
 
 class Orders(msgspec.Struct, frozen=True, array_like=True, tag="orders"):
@@ -66,6 +102,8 @@ class Result(msgspec.Struct, frozen=True, array_like=True):
     yielded, preempted: seat and pages are given back; the front may admit it again. error: `error` says why.
     cached: prompt tokens found in the prefix cache (once, with the attempt's first slice); computed: tokens computed
     for the first time; recomputed: tokens that an earlier attempt had computed already.
+    logprobs: one for each of `tokens`, if asked for. prompt_logprobs: of the prompt's tokens at positions
+    prompt_from, prompt_from + 1, ... (never position 0, which nothing predicts); a later attempt may tell them again.
     """
 
     seq: int
@@ -77,6 +115,9 @@ class Result(msgspec.Struct, frozen=True, array_like=True):
     cached: int = 0
     computed: int = 0
     recomputed: int = 0
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    prompt_logprobs: tuple[TokenLogprobs, ...] = ()
+    prompt_from: int = 1
 
 
 class Headroom(msgspec.Struct, frozen=True, array_like=True):
@@ -176,6 +217,7 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
     """A worker's model is loaded. `context` is the longest sequence served: the model's, the setting's or the pool's.
 
     defaults: the model's own sampling defaults. seconds: load time by part. eos_ids: ids that end an answer.
+    path: what computes it, "fairstep" (our decoder) or "transformers" (the model's own code over our attention).
     """
 
     model: str
@@ -193,6 +235,7 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
     seconds: dict[str, float]
     notes: tuple[str, ...] = ()
     prefix_cache: bool = True
+    path: str = "fairstep"
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from .door import TokenLogprobs
 from .errors import InvalidParameter
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
@@ -35,6 +36,18 @@ class SamplingParams:
     stop: texts (or one text) that end the answer; they are never shown, nor is any part of them. Kept as a tuple.
     stop_token_ids: ids that end the answer. Kept as a tuple.
     ignore_eos: the model's end-of-sequence ids do not end the answer.
+    repetition_penalty: above 1 makes tokens of prompt and answer less likely; from 0.01 to 100, 1 is off.
+    presence_penalty, frequency_penalty: taken off the logits of tokens that the answer holds, once and for each time;
+    from -2 to 2.
+    logit_bias: what to add to the logits of some ids, from -100 to 100 each. Kept as a tuple of pairs.
+    allowed_token_ids: nothing but these is drawn; None: anything. Kept as a tuple.
+    bad_words: texts that are not written; each is a word or a few, as the tokenizer splits it. Kept as a tuple.
+    logprobs: how many of the likeliest tokens to report beside each token, with their log probabilities (of the
+    model's own distribution, before all of the above); 0 the token's alone; None nothing. prompt_logprobs: the same for
+    the prompt's tokens.
+    skip_special_tokens: special tokens have no text.
+    include_stop: the stop string or stop token that ended the answer stays in its text.
+    max_tokens 0 draws nothing: with prompt_logprobs the prompt alone is computed.
     """
 
     temperature: float | None = None
@@ -47,6 +60,16 @@ class SamplingParams:
     stop: Sequence[str] = ()
     stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
+    repetition_penalty: float | None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] | Iterable[tuple[int, float]] = ()
+    allowed_token_ids: Sequence[int] | None = None
+    bad_words: Sequence[str] = ()
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    skip_special_tokens: bool = True
+    include_stop: bool = False
 
     def __post_init__(self) -> None:
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
@@ -84,6 +107,9 @@ class SamplingParams:
 class Request:
     """One request as admitted at the front. `arrival` and `deadline` are instants of the engine's clock.
 
+    leader: the id of a live request for the same prompt (a sibling), whose pages this one shares; it starts once the
+    leader's prompt is computed.
+
     Raises InvalidParameter for a priority that is no integer of 32 bits, and an id or tenant that is no clean text.
     """
 
@@ -94,6 +120,7 @@ class Request:
     priority: int = 0  # lower is sooner, as in vLLM
     deadline: float | None = None
     arrival: float = 0.0
+    leader: str | None = None
 
     def __post_init__(self) -> None:
         _integer("priority", self.priority, -LARGEST, LARGEST)
@@ -117,6 +144,8 @@ class Delta:
     token_ids belong to `text`, but for text still held back: ids wait with their text.
     finish_reason is set on the last Delta of a request and only there; `usage` comes with it.
     stop_reason is the stop string or the stop id that ended it. `error` explains finish_reason "error".
+    logprobs: one for each of token_ids, if asked for. prompt_logprobs: one for each token of the prompt (None for the
+    first), all with one delta, the first one or the last.
     """
 
     request_id: str
@@ -126,6 +155,8 @@ class Delta:
     stop_reason: str | int | None = None
     usage: Usage | None = None
     error: str | None = None
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] = ()
 
     @classmethod
     def merge(cls, deltas: Sequence["Delta"]) -> "Delta":
@@ -135,6 +166,8 @@ class Delta:
             last,
             text="".join(delta.text for delta in deltas),
             token_ids=tuple(token for delta in deltas for token in delta.token_ids),
+            logprobs=tuple(item for delta in deltas for item in delta.logprobs),
+            prompt_logprobs=tuple(item for delta in deltas for item in delta.prompt_logprobs),
         )
 
 
@@ -149,6 +182,8 @@ class Completion:
     stop_reason: str | int | None
     usage: Usage
     error: str | None = None
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] = ()
 
     @classmethod
     def join(cls, deltas: Iterable[Delta]) -> "Completion":
@@ -163,6 +198,8 @@ class Completion:
             stop_reason=whole.stop_reason,
             usage=whole.usage,
             error=whole.error,
+            logprobs=whole.logprobs,
+            prompt_logprobs=whole.prompt_logprobs,
         )
 
 

@@ -80,7 +80,7 @@ def _config(spec: ModelSpec) -> LlamaConfig:
         rms_norm_eps=spec.norm_eps,
         rope_parameters=rope_parameters(spec.rope),
         tie_word_embeddings=spec.tied,
-        attention_bias=spec.attention_bias,
+        attention_bias=spec.qkv_bias,
         mlp_bias=spec.mlp_bias,
         bos_token_id=spec.bos_id,
         eos_token_id=list(spec.eos_ids),

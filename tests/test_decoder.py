@@ -28,7 +28,8 @@ def spec(*, tied: bool = False, bias: bool = False) -> ModelSpec:
         context=128,
         norm_eps=1e-5,
         tied=tied,
-        attention_bias=bias,
+        qkv_bias=bias,
+        o_bias=bias,
         mlp_bias=bias,
     )
 

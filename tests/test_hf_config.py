@@ -62,7 +62,8 @@ def test_what_transformers_writes_is_read(tmp_path: Path) -> None:
         norm_eps=1e-6,
         rope=RopeSpec(theta=10_000.0),
         tied=True,
-        attention_bias=True,
+        qkv_bias=True,
+        o_bias=True,
         mlp_bias=True,
         native_dtype="float32",
         eos_ids=(1,),
@@ -86,7 +87,7 @@ def test_a_smaller_window_is_refused(tmp_path: Path) -> None:
 def test_absent_keys_take_transformers_defaults(tmp_path: Path) -> None:
     spec = read(tmp_path)
     assert (spec.kv_heads, spec.head_dim) == (4, 16)
-    assert (spec.tied, spec.attention_bias, spec.mlp_bias) == (False, False, False)
+    assert (spec.tied, spec.qkv_bias, spec.mlp_bias) == (False, False, False)
     assert (spec.native_dtype, spec.eos_ids, spec.bos_id, spec.defaults) == ("float32", (), None, {})
 
 

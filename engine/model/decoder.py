@@ -43,8 +43,8 @@ class Layer:
         self.index = index
         self.spec = spec
         self.input_norm = tensors.norm(f"{at}.input_layernorm")
-        self.qkv = tensors.linear(*attention, bias=spec.attention_bias)
-        self.o = tensors.linear(f"{at}.self_attn.o_proj", bias=spec.attention_bias)
+        self.qkv = tensors.linear(*attention, bias=spec.qkv_bias)
+        self.o = tensors.linear(f"{at}.self_attn.o_proj", bias=spec.o_bias)
         self.mlp_norm = tensors.norm(f"{at}.post_attention_layernorm")
         self.gate_up = tensors.linear(f"{at}.mlp.gate_proj", f"{at}.mlp.up_proj", bias=spec.mlp_bias)
         self.down = tensors.linear(f"{at}.mlp.down_proj", bias=spec.mlp_bias)

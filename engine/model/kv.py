@@ -13,7 +13,7 @@ from .spec import ModelSpec
 
 def page_bytes(spec: ModelSpec, page_size: int, dtype: torch.dtype) -> int:
     """Bytes of one page over all layers."""
-    return spec.kv_bytes_per_token(dtype.itemsize) * page_size
+    return sum(layer.elements for layer in spec.kv_layers) * dtype.itemsize * page_size
 
 
 def pages_for(spec: ModelSpec, *, kv_memory: int, page_size: int, seats: int, dtype: torch.dtype) -> int:

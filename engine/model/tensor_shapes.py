@@ -26,16 +26,12 @@ def tensor_shapes(spec: ModelSpec) -> dict[str, Shape]:
 def _layer_shapes(spec: ModelSpec) -> dict[str, Shape]:
     hidden, mlp = spec.hidden_size, spec.intermediate_size
     queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
-    attention = {
-        "q_proj": (queries, hidden),
-        "k_proj": (keys, hidden),
-        "v_proj": (keys, hidden),
-        "o_proj": (hidden, queries),
-    }
+    attention = {"q_proj": (queries, hidden), "k_proj": (keys, hidden), "v_proj": (keys, hidden)}
     feed_forward = {"gate_proj": (mlp, hidden), "up_proj": (mlp, hidden), "down_proj": (hidden, mlp)}
     return {
         "input_layernorm.weight": (hidden,),
-        **_linear("self_attn", attention, spec.attention_bias),
+        **_linear("self_attn", attention, spec.qkv_bias),
+        **_linear("self_attn", {"o_proj": (hidden, queries)}, spec.o_bias),
         "post_attention_layernorm.weight": (hidden,),
         **_linear("mlp", feed_forward, spec.mlp_bias),
     }

@@ -6,7 +6,7 @@ Knows no torch. A runner turns a StepPlan into tensors and answers with a StepOu
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..door import Sampling
+from ..door import Sampling, TokenLogprobs
 
 NOT_FINITE = -1  # in StepOutput.tokens: this row's logits were not finite
 
@@ -18,6 +18,9 @@ class Slice:
     tokens: the ids at positions [start, start + len(tokens)). pages: the page table, covering at least the range's
     end. samples: the range reaches the last known token, so its last position's logits are drawn from.
     position: how many outputs the request has so far (over all attempts); the noise is keyed by it.
+    known, prompt_len: all tokens so far and how many of them are the prompt; set only if sampling.needs_history.
+    targets: prompt tokens to report log probabilities of; targets[i] is the token after the range's token number i.
+    stretch: rotary scaling that depends on length takes the token at position p for one of max(p + 1, stretch) tokens.
     """
 
     seq: int
@@ -29,6 +32,10 @@ class Slice:
     position: int
     sampling: Sampling
     decode: bool
+    known: tuple[int, ...] = ()
+    prompt_len: int = 0
+    targets: tuple[int, ...] = ()
+    stretch: int = 0
 
     @property
     def end(self) -> int:
@@ -48,9 +55,15 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """One token for each slice with `samples`, in the plan's order; NOT_FINITE where the logits were not."""
+    """One token for each slice with `samples`, in the plan's order; NOT_FINITE where the logits were not.
+
+    logprobs: beside each token, None where not asked for or not finite; () when nobody asks. prompt_logprobs: for each
+    slice of the plan, those of its targets; () when nobody asks.
+    """
 
     tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs | None, ...] = ()
+    prompt_logprobs: tuple[tuple[TokenLogprobs, ...], ...] = ()
 
 
 class Handle(Protocol):

@@ -8,6 +8,9 @@ class StepSettings:
     """step_tokens: most tokens a step; seats: most running sequences; pages: page ids 1..pages are usable (0 is the
     null page). chunk: most prompt tokens of one sequence a step; under `deterministic` prompts are cut exactly at its
     multiples. inter_token_target: seconds, None for AUTO_TARGET times the decode-only cost. context: longest sequence.
+    rope_edge: the length from which rotary scaling depends on the length; 0: it never does. rope_switches: past the
+    edge all positions of a sequence change, so one that outgrows it is computed anew (longrope); else each position
+    keeps the scaling it was computed with (dynamic).
     """
 
     step_tokens: int
@@ -19,6 +22,8 @@ class StepSettings:
     deterministic: bool = False
     inter_token_target: float | None = None
     prefix_cache: bool = True
+    rope_edge: int = 0
+    rope_switches: bool = False
 
     @property
     def pool_tokens(self) -> int:
