@@ -6,5 +6,5 @@ from torch import Tensor
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
-    """x [T, hidden] float32 and weight [hidden] float32 -> [T, hidden] in `dtype`."""
-    return F.rms_norm(x, (x.shape[-1],), weight, eps).to(dtype)
+    """x [rows, size] and weight [size] float32 -> [rows, size] in `dtype`."""
+    return F.rms_norm(x.to(torch.float32), weight.shape, weight, eps).to(dtype)

@@ -1,122 +1,125 @@
 """Causal attention over paged keys and values (PagedAttention, Kwon et al. 2023) in plain torch: the reference.
 
 Keys and values lie as [pages, kv_heads, page_size, D], so that selecting (page, head) rows gives the operands of the
-product without another copy. How a sequence is computed depends on its own length, never on its batch.
+product without another copy. What a step's layers do alike is made by attention_tasks.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .attention_tasks import AttentionTasks, DecodeGroup, PromptTask
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Where one sequence's queries lie: rows [q_start, q_start + q_len) are its last q_len of kv_len positions."""
-
-    q_start: int
-    q_len: int
-    kv_len: int
+QUERY_BLOCK = 128  # queries of a prompt whose scores are held at once where torch has no operation of its own
 
 
 @dataclass(frozen=True, slots=True)
-class DecodeGroup:
-    """Sequences with one query each whose page tables are padded to the same length N."""
+class AttentionKind:
+    """How a layer attends.
 
-    rows: Tensor  # [B] rows of q
-    gather: Tensor  # [B * kv_heads * N] rows of the (page, head) view
-    mask: Tensor  # [B, 1, 1, N * page_size], 0 or -inf
-
-
-@dataclass(frozen=True, slots=True)
-class PromptTask:
-    """One sequence with several queries."""
-
-    bounds: Bounds
-    gather: Tensor  # [kv_heads * N]
-    mask: Tensor | None  # [q_len, kv_len], 0 or -inf; None: no earlier positions, plain causal
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionTasks:
-    """What every layer of a step does alike, made once a step by `prepare`."""
-
-    decodes: tuple[DecodeGroup, ...]
-    prompts: tuple[PromptTask, ...]
-
-
-def padded_pages(pages: int) -> int:
-    """The page count a decode of `pages` is padded to: at most a quarter more, four sizes an octave."""
-    step = 1 << max(0, pages.bit_length() - 3)
-    return -(-pages // step) * step
-
-
-def prepare(
-    bounds: Sequence[Bounds], page_tables: Tensor, page_size: int, kv_heads: int, dtype: torch.dtype
-) -> AttentionTasks:
-    """Sort a step's sequences into tasks.
-
-    page_tables: [S, N] int64, row s for bounds[s]; entries past a sequence's pages are never read. dtype: of q.
+    window: how many positions a query sees, itself included; 0 all. scale: of the products; None is Dk ** -0.5.
+    softcap: scaled products x become softcap * tanh(x / softcap) (Gemma 2); 0 off.
     """
-    by_size: dict[int, list[int]] = defaultdict(list)
-    prompts = []
-    for index, item in enumerate(bounds):
-        pages = -(-item.kv_len // page_size)
-        if item.q_len == 1:
-            by_size[padded_pages(pages)].append(index)
-        else:
-            gather = _gather_rows(page_tables[index : index + 1, :pages], kv_heads)
-            prompts.append(PromptTask(item, gather, _causal_mask(item, page_tables.device, dtype)))
-    groups = (
-        _decode_group(bounds, members, size, page_tables, page_size, kv_heads, dtype)
-        for size, members in by_size.items()
-    )
-    return AttentionTasks(tuple(groups), tuple(prompts))
+
+    window: int = 0
+    scale: float | None = None
+    softcap: float = 0.0
 
 
-def paged_attention(q: Tensor, keys: Tensor, values: Tensor, tasks: AttentionTasks) -> Tensor:
-    """q [T, heads, D] over keys, values [pages, kv_heads, page_size, D] -> [T, heads, D].
+PLAIN = AttentionKind()
+
+
+def needs_masks(kind: AttentionKind, sinks: Tensor | None) -> bool:
+    """Whether torch has no operation for it, so that it is computed step by step: its tasks are made with masks."""
+    return kind.softcap != 0 or sinks is not None
+
+
+def paged_attention(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    tasks: AttentionTasks,
+    kind: AttentionKind = PLAIN,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """q [T, heads, Dk] over keys [pages, kv_heads, page_size, Dk] and values [..., Dv] -> [T, heads, Dv].
 
     heads is a multiple of kv_heads. A query sees the positions up to its own, which must be written already; other
-    slots of its pages and of the null page 0 may hold anything finite.
+    slots of its pages and of the null page 0 may hold anything finite. `tasks` are made for kind.window and, where
+    needs_masks says so, with always_masks. sinks [heads]: one more logit of each head's softmax, without a value
+    (gpt-oss).
     """
-    out = torch.empty_like(q)
+    out = q.new_empty(*q.shape[:2], values.shape[-1])
     for group in tasks.decodes:
-        out.index_copy_(0, group.rows, _decode(q.index_select(0, group.rows), keys, values, group))
+        out.index_copy_(0, group.rows, _decode(q.index_select(0, group.rows), keys, values, group, kind, sinks))
     for task in tasks.prompts:
-        rows = slice(task.bounds.q_start, task.bounds.q_start + task.bounds.q_len)
-        out[rows] = _prompt(q[rows], keys, values, task)
+        out[task.rows] = _prompt(q[task.rows], keys, values, task, kind, sinks)
     return out
 
 
-def _decode(q: Tensor, keys: Tensor, values: Tensor, group: DecodeGroup) -> Tensor:
-    """One query a sequence, q [B, heads, D]: the query heads of a kv head stand where queries usually do."""
+def _decode(
+    q: Tensor, keys: Tensor, values: Tensor, group: DecodeGroup, kind: AttentionKind, sinks: Tensor | None
+) -> Tensor:
+    """One query a sequence, q [B, heads, Dk]: the query heads of a kv head stand where queries usually do."""
     batch, heads, head_dim = q.shape
     kv_heads = keys.shape[1]
-    out = F.scaled_dot_product_attention(
-        q.reshape(batch, kv_heads, heads // kv_heads, head_dim),
-        _select(keys, group.gather, batch),
-        _select(values, group.gather, batch),
-        attn_mask=group.mask,
-    )
-    return out.reshape(batch, heads, head_dim)
+    grouped = q.reshape(batch, kv_heads, heads // kv_heads, head_dim)
+    k, v = _select(keys, group.gather, batch), _select(values, group.gather, batch)
+    if needs_masks(kind, sinks):
+        out = _explicit(grouped, k, v, group.mask, kind, sinks)
+    else:
+        out = F.scaled_dot_product_attention(grouped, k, v, attn_mask=group.mask, scale=kind.scale)
+    return out.reshape(batch, heads, -1)
 
 
-def _prompt(q: Tensor, keys: Tensor, values: Tensor, task: PromptTask) -> Tensor:
-    """Several queries of one sequence, q [q_len, heads, D]."""
-    length = task.bounds.kv_len
+def _prompt(
+    q: Tensor, keys: Tensor, values: Tensor, task: PromptTask, kind: AttentionKind, sinks: Tensor | None
+) -> Tensor:
+    """Several queries of one sequence, q [q_len, heads, Dk]."""
+    k = _select(keys, task.gather, 1)[:, :, : task.keys]
+    v = _select(values, task.gather, 1)[:, :, : task.keys]
+    if needs_masks(kind, sinks):
+        return _blocks(q, k, v, task, kind, sinks)
     out = F.scaled_dot_product_attention(
-        q.transpose(0, 1).unsqueeze(0),  # [1, heads, q_len, D]
-        _select(keys, task.gather, 1)[:, :, :length],
-        _select(values, task.gather, 1)[:, :, :length],
+        q.transpose(0, 1).unsqueeze(0),  # [1, heads, q_len, Dk]
+        k,
+        v,
         attn_mask=task.mask,
         is_causal=task.mask is None,
+        scale=kind.scale,
         enable_gqa=True,
     )
     return out.squeeze(0).transpose(0, 1)
+
+
+def _blocks(q: Tensor, k: Tensor, v: Tensor, task: PromptTask, kind: AttentionKind, sinks: Tensor | None) -> Tensor:
+    """_explicit for a prompt's queries, some at a time: q [q_len, heads, Dk] -> [q_len, heads, Dv]."""
+    assert task.mask is not None, "these tasks were made without masks"
+    heads, kv_heads = q.shape[1], k.shape[1]
+    outs = []
+    for some, mask in zip(q.split(QUERY_BLOCK), task.mask.split(QUERY_BLOCK), strict=True):
+        grouped = some.transpose(0, 1).reshape(1, kv_heads, -1, q.shape[-1])  # [1, kv_heads, group * block, Dk]
+        out = _explicit(grouped, k, v, mask.repeat(heads // kv_heads, 1), kind, sinks)
+        outs.append(out.view(heads, len(some), -1).transpose(0, 1))
+    return torch.cat(outs)
+
+
+def _explicit(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, kind: AttentionKind, sinks: Tensor | None) -> Tensor:
+    """Step by step in float32: q [B, kv_heads, Q, Dk], a kv head's query heads one after the other in Q; k and v
+    [B, kv_heads, K, D], mask broadcast to [B, kv_heads, Q, K]."""
+    scores = q.to(torch.float32) @ k.to(torch.float32).transpose(-1, -2)
+    scores *= q.shape[-1] ** -0.5 if kind.scale is None else kind.scale
+    if kind.softcap:
+        scores.div_(kind.softcap).tanh_().mul_(kind.softcap)
+    scores += mask
+    if sinks is not None:
+        queries = q.shape[1] * q.shape[2] // len(sinks)  # of a head
+        column = sinks.to(torch.float32).repeat_interleave(queries).view(1, q.shape[1], -1, 1)
+        scores = torch.cat((scores, column.expand(len(q), -1, -1, -1)), dim=-1)
+    weights = scores.softmax(dim=-1)[..., : k.shape[2]]
+    return (weights @ v.to(torch.float32)).to(q.dtype)
 
 
 def _select(cache: Tensor, gather: Tensor, batch: int) -> Tensor:
@@ -124,44 +127,3 @@ def _select(cache: Tensor, gather: Tensor, batch: int) -> Tensor:
     pages, kv_heads, page_size, head_dim = cache.shape
     chosen = cache.view(pages * kv_heads, page_size * head_dim).index_select(0, gather)
     return chosen.view(batch, kv_heads, -1, head_dim)
-
-
-def _gather_rows(tables: Tensor, kv_heads: int) -> Tensor:
-    """Page tables [B, N] -> rows of the (page, head) view in the order (sequence, head, page)."""
-    heads = torch.arange(kv_heads, device=tables.device)
-    return (tables[:, None, :] * kv_heads + heads[None, :, None]).reshape(-1)
-
-
-def _decode_group(
-    bounds: Sequence[Bounds],
-    members: Sequence[int],
-    size: int,
-    page_tables: Tensor,
-    page_size: int,
-    kv_heads: int,
-    dtype: torch.dtype,
-) -> DecodeGroup:
-    device = page_tables.device
-    lengths = torch.tensor([bounds[i].kv_len for i in members], device=device)
-    tables = page_tables.new_zeros(len(members), size)
-    width = min(size, page_tables.shape[1])
-    tables[:, :width] = page_tables[torch.tensor(members, device=device), :width]
-    used = torch.arange(size, device=device) * page_size < lengths[:, None]
-    seen = torch.arange(size * page_size, device=device) < lengths[:, None]  # [B, size * page_size]
-    return DecodeGroup(
-        rows=torch.tensor([bounds[i].q_start for i in members], device=device),
-        gather=_gather_rows(tables * used, kv_heads),
-        mask=_additive(seen, dtype)[:, None, None, :],
-    )
-
-
-def _causal_mask(bounds: Bounds, device: torch.device, dtype: torch.dtype) -> Tensor | None:
-    if bounds.q_len == bounds.kv_len:
-        return None
-    first = bounds.kv_len - bounds.q_len
-    queries = torch.arange(first, bounds.kv_len, device=device)
-    return _additive(torch.arange(bounds.kv_len, device=device) <= queries[:, None], dtype)
-
-
-def _additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, float("-inf"))

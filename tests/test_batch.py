@@ -1,5 +1,7 @@
 """A plan's tensors equal what its definition says, token by token."""
 
+from dataclasses import replace
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +21,10 @@ def slices(draw: st.DrawFn, page_size: int) -> list[Slice]:
         needed = -(-(start + length) // page_size)
         pages = draw(st.lists(st.integers(1, 500), min_size=needed, max_size=needed + 3, unique=True))
         tokens = draw(st.lists(st.integers(0, 99), min_size=length, max_size=length))
-        samples = draw(st.booleans())
-        parts.append(Slice(seq, 1, start, tuple(tokens), tuple(pages), samples, 0, Sampling(), False))
+        targets = tuple(draw(st.lists(st.integers(0, 99), max_size=length)))
+        stretch = draw(st.integers(0, 80))
+        part = Slice(seq, 1, start, tuple(tokens), tuple(pages), draw(st.booleans()), 0, Sampling(), False)
+        parts.append(replace(part, targets=targets, stretch=stretch))
     return parts
 
 
@@ -47,6 +51,30 @@ def test_each_slice_has_its_bounds_its_pages_and_its_row_of_logits(data: st.Data
         row += len(part.tokens)
         rows += [row - 1] if part.samples else []
     assert batch.logit_rows.tolist() == rows
+
+
+@given(st.data())
+def test_a_token_counts_as_one_of_a_sequence_that_ends_with_it_or_is_as_long_as_the_slice_says(
+    data: st.DataObject,
+) -> None:
+    parts = data.draw(slices(4))
+    lengths = [max(p + 1, s.stretch) for s in parts for p in range(s.start, s.end)]
+    batch = batch_of(parts, 4, CPU)
+    assert batch.lengths.tolist() == lengths
+    assert batch.lengths.dtype is torch.int64
+
+
+@given(st.data())
+def test_each_target_stands_beside_the_row_of_the_token_before_it(data: st.DataObject) -> None:
+    parts = data.draw(slices(4))
+    batch = batch_of(parts, 4, CPU)
+    pairs = [
+        (bounds.q_start + index, target)
+        for part, bounds in zip(parts, batch.bounds, strict=True)
+        for index, target in enumerate(part.targets)
+    ]
+    assert list(zip(batch.target_rows.tolist(), batch.targets.tolist(), strict=True)) == pairs
+    assert batch.target_rows.dtype is batch.targets.dtype is torch.int64
 
 
 @given(st.data(), st.sampled_from([1, 4, 16]))

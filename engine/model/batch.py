@@ -1,6 +1,6 @@
 """A StepPlan as the tensors one forward pass needs. Knows no weights and no layers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -8,34 +8,39 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..kernels.paged_attention import Bounds
+from ..kernels.attention_tasks import Bounds
 from ..stepping.plan import Slice
 
 
 @dataclass(frozen=True, slots=True)
 class StepBatch:
-    """T tokens of S slices, R of which ask for logits."""
+    """T tokens of S slices, R of which ask for logits; Q tokens are targets, whose log probabilities are asked for."""
 
     ids: Tensor  # [T] int64
     positions: Tensor  # [T] int64
+    lengths: Tensor  # [T] int64: how long each token's sequence is to rotary scaling that depends on length
     slots: Tensor  # [T] int64: page * page_size + offset
     page_tables: Tensor  # [S, N] int64, short ones padded with the null page
     bounds: tuple[Bounds, ...]  # S of them
     logit_rows: Tensor  # [R] int64, rows of ids
+    target_rows: Tensor  # [Q] int64, the rows that predict the targets
+    targets: Tensor  # [Q] int64, ids
     opened: Tensor  # int64: pages that this step begins and doesn't fill
 
 
 def batch_of(slices: Sequence[Slice], page_size: int, device: torch.device) -> StepBatch:
     """The tensors of some slices, on `device`."""
     starts = np.array([s.start for s in slices])
-    lengths = np.array([len(s.tokens) for s in slices])
+    counts = np.array([len(s.tokens) for s in slices])
     tables = _page_tables(slices)
-    firsts = np.cumsum(lengths) - lengths  # each slice's first row
-    owner = np.repeat(np.arange(len(slices)), lengths)  # [T] the slice of each row
-    positions = np.arange(len(owner)) + (starts - firsts)[owner]
+    firsts = np.cumsum(counts) - counts  # each slice's first row
+    owner = np.repeat(np.arange(len(slices)), counts)  # [T] the slice of each row
+    positions = _ranges(starts, counts)
     pages = tables[owner, positions // page_size]
-    ids = np.fromiter(chain.from_iterable(s.tokens for s in slices), np.int64, len(owner))
+    ids = _joined([s.tokens for s in slices], len(owner))
+    stretches = np.array([s.stretch for s in slices])
     sampled = np.array([s.samples for s in slices])
+    target_counts = np.array([len(s.targets) for s in slices])
 
     def tensor(values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(device)
@@ -43,19 +48,32 @@ def batch_of(slices: Sequence[Slice], page_size: int, device: torch.device) -> S
     return StepBatch(
         ids=tensor(ids),
         positions=tensor(positions),
+        lengths=tensor(np.maximum(positions + 1, stretches[owner])),
         slots=tensor(pages * page_size + positions % page_size),
         page_tables=tensor(tables),
-        bounds=tuple(map(Bounds, firsts.tolist(), lengths.tolist(), (starts + lengths).tolist())),
-        logit_rows=tensor((firsts + lengths - 1)[sampled]),
-        opened=tensor(_opened(tables, starts, starts + lengths, page_size)),
+        bounds=tuple(map(Bounds, firsts.tolist(), counts.tolist(), (starts + counts).tolist())),
+        logit_rows=tensor((firsts + counts - 1)[sampled]),
+        target_rows=tensor(_ranges(firsts, target_counts)),
+        targets=tensor(_joined([s.targets for s in slices], target_counts.sum())),
+        opened=tensor(_opened(tables, starts, starts + counts, page_size)),
     )
+
+
+def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The integers [start, start + count) of each pair, joined."""
+    offsets = starts - (np.cumsum(counts) - counts)
+    ranges: np.ndarray = np.arange(counts.sum()) + np.repeat(offsets, counts)
+    return ranges
+
+
+def _joined(parts: Iterable[tuple[int, ...]], count: int) -> np.ndarray:
+    return np.fromiter(chain.from_iterable(parts), np.int64, count)
 
 
 def _page_tables(slices: Sequence[Slice]) -> np.ndarray:
     sizes = np.array([len(s.pages) for s in slices])
     tables = np.zeros((len(slices), sizes.max()), np.int64)
-    flat = np.fromiter(chain.from_iterable(s.pages for s in slices), np.int64, sizes.sum())
-    tables[np.arange(sizes.max()) < sizes[:, None]] = flat
+    tables[np.arange(sizes.max()) < sizes[:, None]] = _joined([s.pages for s in slices], sizes.sum())
     return tables
 
 
