@@ -19,6 +19,7 @@ class Hand:
     sampling: Sampling = GREEDY
     computed: int = 0
     outputs: list[int] = field(default_factory=list)
+    stretch: int = 0  # Slice.stretch
 
     def next_slice(self, most: int) -> Slice:
         """Up to `most` of the tokens not computed yet."""
@@ -27,7 +28,18 @@ class Hand:
         samples = end == len(self.tokens)
         decode = samples and bool(self.outputs)
         position = len(self.outputs)
-        return Slice(self.seq, 1, self.computed, given, self.pages, samples, position, self.sampling, decode)
+        return Slice(
+            self.seq,
+            1,
+            self.computed,
+            given,
+            self.pages,
+            samples,
+            position,
+            self.sampling,
+            decode,
+            stretch=self.stretch,
+        )
 
     def take(self, part: Slice, token: int | None) -> None:
         self.computed = part.end

@@ -1,9 +1,11 @@
-"""What tests compare with: transformers' LlamaForCausalLM in float32 on the very tensors that fairstep loads."""
+"""What tests compare with: the model's own class from transformers, in float32 with its eager attention."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from torch import Tensor
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from fairstep.model.loading import LoadedModel, load
 from fairstep.model.sources import resolve
@@ -12,13 +14,18 @@ from fairstep.model.spec import ModelSpec, RopeSpec
 NEAR_TIE = 1e-4  # logits: where the two likeliest tokens are nearer than this, rounding may choose
 
 
-def reference_model(model: str) -> LlamaForCausalLM:
-    """The model named `model` as transformers computes it, from our own tensors."""
-    return reference_of(load(resolve(model), torch.float32, "cpu"))
+def reference_model(model: str) -> PreTrainedModel:
+    """The model named `model` as transformers computes it in float32: its own file, or out of GGUF our tensors."""
+    source = resolve(model)
+    if source.kind == "directory":
+        return AutoModelForCausalLM.from_pretrained(
+            source.path, dtype=torch.float32, attn_implementation="eager"
+        ).eval()
+    return reference_of(load(source, torch.float32, "cpu"))
 
 
 def reference_of(loaded: LoadedModel) -> LlamaForCausalLM:
-    """The same for a model already loaded in float32; its tensors are shared, not copied."""
+    """A Llama already loaded in float32 as transformers computes it; its tensors are shared, not copied."""
     with torch.device("meta"):
         model = LlamaForCausalLM(_config(loaded.spec))
     missing, unexpected = model.load_state_dict(loaded.tensors, strict=False, assign=True)
@@ -28,10 +35,17 @@ def reference_of(loaded: LoadedModel) -> LlamaForCausalLM:
     return model.eval()
 
 
-@torch.inference_mode()
-def greedy(model: LlamaForCausalLM, prompt_ids: Sequence[int], count: int) -> tuple[list[int], list[float]]:
+def greedy(model: PreTrainedModel, prompt_ids: Sequence[int], count: int) -> tuple[list[int], list[float]]:
     """`count` tokens by transformers' generate, past any end of sequence, and each one's lead in logits."""
+    tokens, logits = generated(model, prompt_ids, count)
+    return tokens, leads(logits)
+
+
+@torch.inference_mode()
+def generated(model: PreTrainedModel, prompt_ids: Sequence[int], count: int) -> tuple[list[int], Tensor]:
+    """`count` greedy tokens by transformers' generate, and the logits [count, vocab] they were chosen from."""
     prompt = torch.tensor([list(prompt_ids)])
+    model(prompt[:, :1])  # a short text resets what dynamic rope keeps of a longer one
     answer = model.generate(
         prompt,
         attention_mask=torch.ones_like(prompt),
@@ -42,8 +56,13 @@ def greedy(model: LlamaForCausalLM, prompt_ids: Sequence[int], count: int) -> tu
         output_logits=True,
         return_dict_in_generate=True,
     )
-    best = [step[0].topk(2).values.tolist() for step in answer.logits]
-    return answer.sequences[0, len(prompt_ids) :].tolist(), [first - second for first, second in best]
+    return answer.sequences[0, len(prompt_ids) :].tolist(), torch.cat(answer.logits).to(torch.float32)
+
+
+def leads(logits: Tensor) -> list[float]:
+    """How far the likeliest token of each row is ahead of the next."""
+    best = logits.topk(2).values
+    return (best[:, 0] - best[:, 1]).tolist()
 
 
 def assert_same(tokens: Sequence[int], expected: Sequence[int], gaps: Sequence[float]) -> bool:
@@ -87,13 +106,22 @@ def _config(spec: ModelSpec) -> LlamaConfig:
     )
 
 
-def rope_parameters(rope: RopeSpec) -> dict[str, str | float | int]:
+def rope_parameters(rope: RopeSpec) -> dict[str, Any]:
     """A RopeSpec as transformers writes it."""
-    values: dict[str, str | float | int] = {"rope_type": rope.kind, "rope_theta": rope.theta}
+    values: dict[str, Any] = {"rope_type": rope.kind, "rope_theta": rope.theta}
+    if rope.rotated != 1.0:
+        values["partial_rotary_factor"] = rope.rotated
     if rope.kind != "default":
         values["factor"] = rope.factor
-    if rope.kind == "llama3":
-        values["low_freq_factor"] = rope.low_freq_factor
-        values["high_freq_factor"] = rope.high_freq_factor
+    if rope.kind in ("llama3", "yarn", "longrope"):
         values["original_max_position_embeddings"] = rope.original_context
+    if rope.kind == "llama3":
+        values |= {"low_freq_factor": rope.low_freq_factor, "high_freq_factor": rope.high_freq_factor}
+    if rope.kind in ("yarn", "longrope") and rope.magnitude is not None:
+        values["attention_factor"] = rope.magnitude
+    if rope.kind == "yarn":
+        values |= {"beta_fast": rope.beta_fast, "beta_slow": rope.beta_slow, "truncate": rope.truncate}
+        values |= {"mscale": rope.mscale, "mscale_all_dim": rope.mscale_all} if rope.mscale else {}
+    if rope.kind == "longrope":
+        values |= {"short_factor": list(rope.short_factors), "long_factor": list(rope.long_factors)}
     return values

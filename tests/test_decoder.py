@@ -40,7 +40,7 @@ def random_tensors(model: ModelSpec, dtype: torch.dtype) -> dict[str, torch.Tens
 
 
 def decoder_of(model: ModelSpec, dtype: torch.dtype = torch.float32) -> Decoder:
-    kv = KVMemory(model, pages=20, page_size=8, dtype=dtype, device=CPU)
+    kv = KVMemory(model.kv_layers, pages=20, page_size=8, dtype=dtype, device=CPU)
     return Decoder(model, random_tensors(model, dtype), TorchBackend(kv))
 
 
@@ -58,7 +58,7 @@ def batch(*parts: tuple[int, int, bool]) -> StepBatch:
 def test_building_takes_every_tensor_of_the_checkpoint(tied: bool, bias: bool) -> None:
     model = spec(tied=tied, bias=bias)
     tensors = random_tensors(model, torch.float32)
-    kv = KVMemory(model, pages=2, page_size=8, dtype=torch.float32, device=CPU)
+    kv = KVMemory(model.kv_layers, pages=2, page_size=8, dtype=torch.float32, device=CPU)
     Decoder(model, tensors, TorchBackend(kv))
     assert tensors == {}
 

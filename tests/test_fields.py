@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fairstep.errors import ModelError
-from fairstep.model.fields import Fields
+from fairstep.model.fields import Fields, NotOurs
 
 FILE = Path("some/config.json")
 
@@ -46,6 +46,23 @@ def test_a_flag_is_true_or_false_and_a_text_is_a_string() -> None:
         fields(tied=1).flag("tied")
     with pytest.raises(ModelError, match="kind must be a string, not 1"):
         fields(kind=1).text("kind")
+
+
+def test_a_list_of_numbers_has_its_length_and_kind() -> None:
+    assert fields(factors=[1, 2.5]).numbers("factors", 2) == (1.0, 2.5)
+    assert fields(flags=[1, 0]).integers("flags", 2) == (1, 0)
+    for wrong in ([1], [1, 0], [1, "2"], [1, True], 3, None):
+        with pytest.raises(ModelError, match="factors must be a list of 2 numbers above 0, not "):
+            fields(factors=wrong).numbers("factors", 2)
+    for wrong in ([1], [1, 2.0], [1, True], 3, None):
+        with pytest.raises(ModelError, match="flags must be a list of 2 integers, not "):
+            fields(flags=wrong).integers("flags", 2)
+
+
+def test_what_is_not_ours_is_an_error_of_its_own_kind() -> None:
+    assert isinstance(fields().not_ours("kind", "is odd"), NotOurs)
+    assert str(fields().not_ours("kind", "is odd")) == "some/config.json: kind is odd"
+    assert not isinstance(fields().error("kind", "is odd"), NotOurs)
 
 
 def test_token_ids_are_one_id_or_a_list() -> None:

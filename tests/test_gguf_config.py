@@ -83,6 +83,29 @@ def test_stored_frequency_factors_are_kept(tmp_path: Path, model: Path) -> None:
     assert torch.allclose(frequencies(spec.rope, 16) * torch.from_numpy(factors), frequencies(RopeSpec(), 16))
 
 
+def test_a_window_closes_on_every_layer(tmp_path: Path, model: Path) -> None:
+    assert read(tmp_path, model, {"llama.attention.sliding_window": 256}).windows == (256,)
+    assert read(tmp_path, model, {"llama.attention.sliding_window": 512}).windows == ()
+
+
+@pytest.mark.parametrize(("pattern", "windows"), [([True, False, True], (9, 0, 9)), (2, (9, 0, 9)), (3, (9, 9, 0))])
+def test_a_file_may_say_which_layers_have_the_window(tmp_path: Path, pattern: Any, windows: tuple[int, ...]) -> None:
+    directory = tiny_llama(tmp_path / "model", layers=3)
+    keys = {"llama.attention.sliding_window": 9, "llama.attention.sliding_window_pattern": pattern}
+    assert read(tmp_path, directory, keys).windows == windows
+
+
+def test_a_pattern_for_other_layers_is_refused(tmp_path: Path, model: Path) -> None:
+    keys = {"llama.attention.sliding_window": 9, "llama.attention.sliding_window_pattern": [True, False]}
+    refused(tmp_path, model, r"sliding_window_pattern must hold true or false for each of 1 layers", keys)
+
+
+def test_yarn_is_read_and_reaches_past_the_original_context(tmp_path: Path, model: Path) -> None:
+    scaling = {"type": "yarn", "factor": 4.0, "original_context_length": 512}
+    spec = read(tmp_path, model, {f"llama.rope.scaling.{key}": value for key, value in scaling.items()})
+    assert (spec.rope, spec.context) == (RopeSpec(theta=1e4, kind="yarn", factor=4.0, original_context=512), 2048)
+
+
 @pytest.mark.parametrize(
     ("factors", "match"),
     [
@@ -125,8 +148,7 @@ def test_a_missing_key_is_named(tmp_path: Path, model: Path, key: str) -> None:
         ({"llama.attention.head_count": "4"}, r"llama\.attention\.head_count must be an integer"),
         ({"llama.attention.head_count_kv": 3}, r"llama\.attention\.head_count_kv \(3\) must divide"),
         ({"llama.expert_count": 8}, r"llama\.expert_count is set: mixtures of experts"),
-        ({"llama.attention.sliding_window": 256}, r"llama\.attention\.sliding_window is 256: windowed"),
-        ({"llama.rope.scaling.type": "yarn"}, r"llama\.rope\.scaling\.type is yarn; known are none and linear"),
+        ({"llama.rope.scaling.type": "su"}, r"llama\.rope\.scaling\.type is su; known are none, linear, yarn"),
         ({"llama.rope.dimension_count": 8}, r"llama\.rope\.dimension_count \(8\) must be the even head size \(16\)"),
         ({"llama.attention.value_length": 8}, r"value_length differs from the key's length \(16\)"),
         ({"tokenizer.ggml.eos_token_id": 320}, r"tokenizer\.ggml\.eos_token_id must be token ids below .* 320"),
@@ -140,4 +162,4 @@ def test_senseless_or_unknown_is_refused_by_name(
 
 
 def test_another_architecture_is_named(tmp_path: Path, model: Path) -> None:
-    refused(tmp_path, model, r"general\.architecture is qwen2; known is llama", architecture="qwen2")
+    refused(tmp_path, model, r"general\.architecture is mamba; known are llama, qwen2", architecture="mamba")

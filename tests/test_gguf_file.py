@@ -43,9 +43,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def load(path: Path, dtype: torch.dtype = torch.float32) -> dict[str, torch.Tensor]:
     header = read_gguf_header(path)
-    spec, file = read_gguf_spec(header), GgufFile(header)
+    spec = read_gguf_spec(header)
+    file = GgufFile(header, spec)
     file.check(tensor_shapes(spec))
-    return file.load(spec, tensor_shapes(spec), dtype, torch.device("cpu"), lambda done: None)
+    return file.load(tensor_shapes(spec), dtype, torch.device("cpu"), lambda done: None)
 
 
 def refused(path: Path, match: str) -> None:
@@ -96,8 +97,8 @@ def test_kinds_with_large_blocks_load_in_pieces(tmp_path: Path, kind: str, monke
     path.write_bytes(b"some head" + raw.tobytes())
     stored = StoredTensor("token_embd.weight", as_kind, (20, 512), len(b"some head"), raw.size)
     monkeypatch.setattr("fairstep.model.gguf_file.PIECE", 2048)
-    file = GgufFile(GgufHeader(path, {}, {stored.name: stored}))
-    loaded = file.load(SPEC, {EMBEDDING: (20, 512)}, torch.float32, torch.device("cpu"), lambda done: None)
+    file = GgufFile(GgufHeader(path, {}, {stored.name: stored}), SPEC)
+    loaded = file.load({EMBEDDING: (20, 512)}, torch.float32, torch.device("cpu"), lambda done: None)
     assert np.array_equal(loaded[EMBEDDING].numpy(), dequantize(raw, as_kind))
 
 
@@ -123,5 +124,5 @@ def test_progress_rises_to_one(model: Path, tmp_path: Path) -> None:
     header = read_gguf_header(write_gguf(tmp_path / "model.gguf", model))
     spec = read_gguf_spec(header)
     heard: list[float] = []
-    GgufFile(header).load(spec, tensor_shapes(spec), torch.float32, torch.device("cpu"), heard.append)
+    GgufFile(header, spec).load(tensor_shapes(spec), torch.float32, torch.device("cpu"), heard.append)
     assert heard == sorted(heard) and heard[-1] == 1.0 and len(heard) == len(tensor_shapes(spec))

@@ -80,8 +80,8 @@ def test_a_window_that_never_closes_is_none(tmp_path: Path, window: object) -> N
     assert read(tmp_path, architectures=["MistralForCausalLM"], sliding_window=window).context == 512
 
 
-def test_a_smaller_window_is_refused(tmp_path: Path) -> None:
-    refused(tmp_path, "sliding_window is 511, less than the context", sliding_window=511)
+def test_a_window_in_a_family_without_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path, "sliding_window is 511, less than the context: this family has no windows", sliding_window=511)
 
 
 def test_absent_keys_take_transformers_defaults(tmp_path: Path) -> None:
@@ -117,14 +117,60 @@ def test_both_spellings_of_rope(tmp_path: Path, keys: dict[str, Any], rope: Rope
     assert read(tmp_path, **keys).rope == rope
 
 
+def test_every_kind_of_rope_is_read(tmp_path: Path) -> None:
+    def rope(**keys: Any) -> RopeSpec:
+        return read(tmp_path, rope_scaling=keys).rope
+
+    assert rope(type="dynamic", factor=2) == RopeSpec(kind="dynamic", factor=2.0, original_context=512)
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+    assert rope(**yarn) == RopeSpec(kind="yarn", factor=4.0, original_context=128)
+    tuned = {"beta_fast": 8, "beta_slow": 2, "truncate": False, "mscale": 0.7, "mscale_all_dim": 0.5}
+    assert rope(**yarn, **tuned, attention_factor=1.5) == RopeSpec(
+        kind="yarn",
+        factor=4.0,
+        original_context=128,
+        magnitude=1.5,
+        beta_fast=8.0,
+        beta_slow=2.0,
+        truncate=False,
+        mscale=0.7,
+        mscale_all=0.5,
+    )
+    plain = {"mscale": 1.0, "mscale_all_dim": 0}  # as checkpoints have it: off
+    assert rope(**yarn, **plain) == RopeSpec(kind="yarn", factor=4.0, original_context=128, mscale=1.0)
+    factors = {"short_factor": [1] * 8, "long_factor": [2.5] * 8}
+    assert rope(type="longrope", original_max_position_embeddings=128, **factors) == RopeSpec(
+        kind="longrope", factor=4.0, original_context=128, short_factors=(1.0,) * 8, long_factors=(2.5,) * 8
+    )
+
+
+def test_the_context_before_scaling_beside_the_rope_counts_first(tmp_path: Path) -> None:
+    rope = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+    assert read(tmp_path, rope_scaling=rope, original_max_position_embeddings=64).rope.original_context == 64
+
+
+@pytest.mark.parametrize(
+    ("rope", "context"),
+    [
+        ({"type": "linear", "factor": 4.0}, 512),
+        ({"type": "dynamic", "factor": 2.5}, 1280),
+        ({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}, 2048),
+        ({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}, 512),
+    ],
+)
+def test_scaling_that_reaches_past_the_config_s_context_makes_it_longer(
+    tmp_path: Path, rope: dict[str, Any], context: int
+) -> None:
+    assert read(tmp_path, rope_scaling=rope).context == context
+
+
 @pytest.mark.parametrize(
     ("keys", "match"),
     [
-        (
-            {"rope_scaling": {"type": "yarn", "factor": 2.0}},
-            r"rope_scaling\.rope_type is yarn; known are default, linear",
-        ),
-        ({"rope_parameters": {"rope_type": "longrope"}}, r"rope_parameters\.rope_type is longrope"),
+        ({"rope_scaling": {"type": "mrope"}}, r"rope_scaling\.rope_type is mrope; known are default, linear"),
+        ({"rope_parameters": {"rope_type": "longrope"}}, r"rope_parameters\.short_factor must be a list of 8 numbers"),
+        ({"rope_scaling": {"type": "dynamic"}}, r"rope_scaling\.factor is missing"),
+        ({"rope_scaling": {"type": "yarn", "factor": -1}}, r"rope_scaling\.factor must be a number above 0, not -1"),
         ({"rope_scaling": {"type": "linear"}}, r"rope_scaling\.factor is missing"),
         ({"rope_scaling": {"type": "linear", "factor": 0}}, r"rope_scaling\.factor must be a number above 0, not 0"),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, r"rope_scaling\.low_freq_factor is missing"),
@@ -157,11 +203,11 @@ def test_a_senseless_size_is_named(tmp_path: Path, key: str, value: object) -> N
     ("keys", "match"),
     [
         (
-            {"architectures": ["Qwen2ForCausalLM"]},
-            "architectures is Qwen2ForCausalLM; known are LlamaForCausalLM, Mistral",
+            {"architectures": ["BertForMaskedLM"]},
+            "architectures is BertForMaskedLM; known are LlamaForCausalLM, Mistral",
         ),
         ({"architectures": ...}, "architectures must be a list of one name, not None"),
-        ({"hidden_act": "gelu"}, "hidden_act is gelu; only silu is known"),
+        ({"hidden_act": "relu"}, "hidden_act is relu; known are silu, "),
         ({"num_key_value_heads": 3}, r"num_key_value_heads \(3\) must divide num_attention_heads \(4\)"),
         ({"hidden_size": 66}, r"hidden_size \(66\) is not a multiple of num_attention_heads \(4\)"),
         ({"head_dim": 15}, "head_dim must be even for rotary positions, not 15"),
@@ -209,8 +255,8 @@ def test_the_generation_config_decides_what_ends_an_answer(
 
 @pytest.mark.parametrize("switch", [{}, {"do_sample": True}, {"do_sample": None}])
 def test_sampling_defaults_are_those_given(tmp_path: Path, switch: dict[str, Any]) -> None:
-    given = {"temperature": 0.6, "top_k": 50, "top_p": 0.9, "min_p": None, "repetition_penalty": 1.1}
-    assert read(tmp_path, {**given, **switch}).defaults == {"temperature": 0.6, "top_k": 50, "top_p": 0.9}
+    given = {"temperature": 0.6, "top_k": 50, "top_p": 0.9, "repetition_penalty": 1.1}
+    assert read(tmp_path, {**given, **switch, "min_p": None, "length_penalty": 2.0}).defaults == given
 
 
 def test_do_sample_false_switches_sampling_defaults_off(tmp_path: Path) -> None:
@@ -227,6 +273,7 @@ def test_do_sample_false_switches_sampling_defaults_off(tmp_path: Path) -> None:
         ("top_p", 0),
         ("top_p", 1.1),
         ("min_p", 2),
+        ("repetition_penalty", 0),
     ],
 )
 def test_a_senseless_sampling_default_is_named(tmp_path: Path, key: str, value: object) -> None:

@@ -19,7 +19,7 @@ from fairstep.model.sources import resolve
 from fairstep.model.spec import ModelSpec, RopeSpec
 from fairstep.model.tensor_shapes import OUTPUT, tensor_shapes
 from tiny_gguf import write_gguf
-from tiny_models import tiny_llama, tiny_mistral
+from tiny_models import FAMILIES, tiny_family, tiny_llama, tiny_mistral
 
 LLAMA3 = {
     "rope_type": "llama3",
@@ -65,6 +65,11 @@ def test_a_llama_directory_is_loaded_as_transformers_does(
 
 def test_a_mistral_directory_is_loaded_as_transformers_does(tmp_path: Path) -> None:
     assert_as_transformers(tiny_mistral(tmp_path, shards=2))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_is_loaded_as_transformers_does(tmp_path: Path, family: str) -> None:
+    assert_as_transformers(tiny_family(tmp_path, family, shards=2))
 
 
 @pytest.mark.parametrize("change", [0.0, 1.0])

@@ -1,26 +1,17 @@
 """The step stack computes what transformers computes: logits of tiny models with every feature, and greedy tokens."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch import Tensor
-from transformers import LlamaForCausalLM
 
-from fairstep.config import EngineConfig, Machine
 from fairstep.model.building import build_runner
-from fairstep.model.runner import TorchRunner
-from fairstep.stepping.settings import StepSettings
 from fairstep.text.tokenizer import Tokenizer, load_tokenizer
 from hand_made_plans import Hand, run, step
 from loop_drive import Course, Drive
+from pairs import Pair, Watched, assert_greedy, assert_logits, config, pages_from, pair_of
 from reference import assert_all_same, greedy, reference_model
 from tiny_models import tiny_llama
-
-LOGITS = 1e-4  # most that a float32 logit may be off
 
 FEATURES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -46,63 +37,9 @@ FEATURES: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass
-class Pair:
-    """One model in fairstep and in transformers."""
-
-    runner: TorchRunner
-    settings: StepSettings
-    reference: LlamaForCausalLM
-    vocab: int
-
-    def prompt(self, length: int, seed: int = 0) -> list[int]:
-        random = torch.Generator().manual_seed(1000 * seed + length)
-        return torch.randint(0, self.vocab, (length,), generator=random).tolist()
-
-    def expected_logits(self, tokens: list[int]) -> Tensor:
-        with torch.inference_mode():
-            return self.reference(torch.tensor([tokens])).logits[0]
-
-
-def config(**changes: Any) -> EngineConfig:
-    values = {"dtype": "float32", "kv_memory": "8MiB", "max_seats": 8, "threads": 1, **changes}
-    return EngineConfig(**values).resolved(Machine())
-
-
-def pair_of(path: Path, **changes: Any) -> Pair:
-    runner, settings, ready = build_runner(str(path), config(**changes), lambda what, part: None)
-    return Pair(runner, settings, LlamaForCausalLM.from_pretrained(path).eval(), ready.vocab_size)
-
-
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_llama(tmp_path_factory.mktemp("plain"), layers=3, kv_heads=2, context=2048)
-
-
-class Watched:
-    """Keeps the logits a runner's decoder gives, row by row."""
-
-    def __init__(self, runner: TorchRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.rows: list[Tensor] = []
-        forward: Callable[..., Tensor] = runner.decoder.forward
-
-        def watched(batch: Any) -> Tensor:
-            logits = forward(batch)
-            self.rows += list(logits)
-            return logits
-
-        monkeypatch.setattr(runner.decoder, "forward", watched)
-
-
-def pages_from(first: int, tokens: int, page_size: int) -> tuple[int, ...]:
-    """Pages in falling order, so that a page table is no identity."""
-    return tuple(range(first + -(-tokens // page_size) - 1, first - 1, -1))
-
-
-def assert_logits(pair: Pair, watched: Watched, hand: Hand, prompt: int) -> None:
-    """The logits of each output of a sequence, from one pass of the reference over all its tokens."""
-    want = pair.expected_logits(hand.tokens)[prompt - 1 : -1]
-    torch.testing.assert_close(torch.stack(watched.rows), want, atol=LOGITS, rtol=0)
 
 
 @pytest.mark.parametrize("feature", FEATURES)
@@ -160,11 +97,6 @@ def test_sequences_that_join_a_running_batch(plain: Path, page_size: int) -> Non
 
 
 LENGTHS = (5, 16, 33, 1, 60, 90)
-
-
-def assert_greedy(pair: Pair, prompts: list[list[int]], course: Course, count: int) -> None:
-    wanted = [greedy(pair.reference, prompt, count) for prompt in prompts]
-    assert_all_same([(got, *want) for got, want in zip(course.outputs, wanted, strict=True)])
 
 
 @pytest.mark.parametrize("page_size", [8, 16, 64])

@@ -59,6 +59,13 @@ def test_tensors_nobody_needs_are_ignored(single: Path, tmp_path: Path) -> None:
     assert set(files.load(shapes, torch.float32, torch.device("cpu"), lambda done: None)) == set(shapes)
 
 
+def test_a_bias_that_the_config_knows_nothing_of_is_refused_unless_it_is_zero(single: Path, tmp_path: Path) -> None:
+    zero = changed(single, tmp_path, model__layers__0__self_attn__k_proj__bias=torch.zeros(32))
+    zero.check(tensor_shapes(read_hf_spec(single)))
+    other = changed(single, tmp_path, model__layers__0__self_attn__k_proj__bias=torch.ones(32))
+    refused(single, other, f"{SINGLE_FILE} has a model.layers.0.self_attn.k_proj.bias")
+
+
 @pytest.mark.parametrize("kept", [0, 4, 100, -1])
 def test_a_truncated_file_is_an_error(single: Path, tmp_path: Path, kept: int) -> None:
     (tmp_path / SINGLE_FILE).write_bytes((single / SINGLE_FILE).read_bytes()[:kept])

@@ -1,4 +1,4 @@
-"""Tiny random Llama and Mistral models as Hugging Face directories, for tests: config, weights, tokenizer.
+"""Tiny random models of every family as Hugging Face directories, for tests: config, weights, tokenizer.
 
 Built by transformers, so that what fairstep loads is what others write. Weights are float32 and seeded.
 """
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
+    AutoModelForCausalLM,
     LlamaConfig,
-    LlamaForCausalLM,
     MistralConfig,
-    MistralForCausalLM,
-    PreTrainedModel,
+    PreTrainedConfig,
     PreTrainedTokenizerFast,
 )
 
@@ -27,6 +27,62 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 TRAINING_TEXT = ("the cat sat on the mat and the dog sat on the log", "hello there, how are you today?")
+
+
+# For each family the class of its config and values that turn on all that sets it apart: windows that a short
+# context outgrows, caps and scales that show in the logits.
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaConfig", {}),
+    "mistral": ("MistralConfig", {"sliding_window": 9, "head_dim": 24}),
+    "qwen2": ("Qwen2Config", {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1}),
+    "qwen3": ("Qwen3Config", {"head_dim": 24, "attention_bias": True}),
+    "gemma": ("GemmaConfig", {"head_dim": 24}),
+    "gemma2": (
+        "Gemma2Config",
+        {
+            "head_dim": 24,
+            "sliding_window": 8,
+            "query_pre_attn_scalar": 6,
+            "attn_logit_softcapping": 0.5,
+            "final_logit_softcapping": 1.0,
+        },
+    ),
+    "gemma3": (
+        "Gemma3TextConfig",
+        {
+            "head_dim": 16,
+            "sliding_window": 10,
+            "query_pre_attn_scalar": 6,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1_000_000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            },
+        },
+    ),
+    "phi3": ("Phi3Config", {"sliding_window": 12}),
+    "smollm3": ("SmolLM3Config", {"no_rope_layers": [1, 0, 1], "use_sliding_window": True, "sliding_window": 11}),
+    "olmo2": ("Olmo2Config", {}),
+    "granite": (
+        "GraniteConfig",
+        {
+            "embedding_multiplier": 12.0,
+            "attention_multiplier": 0.7,
+            "residual_multiplier": 0.4,
+            "logits_scaling": 0.5,
+        },
+    ),
+}
+
+
+def tiny_family(path: Path | str, family: str, *, seed: int = 0, shards: int | None = None, **changes: Any) -> Path:
+    """A model of FAMILIES in `path`; `changes` are keys of its config."""
+    kind, features = FAMILIES[family]
+    values = {**_common(False, None, 4, 2, None, 64, 320, 3, 512), **features, **changes}
+    if "head_dim" not in features and "head_dim" not in changes:
+        del values["head_dim"]
+    config: PreTrainedConfig = getattr(transformers, kind)(**values)
+    return _save(config, Path(path), seed, shards)
 
 
 def tiny_llama(
@@ -55,7 +111,7 @@ def tiny_llama(
         attention_bias=attention_bias,
         mlp_bias=mlp_bias,
     )
-    return _save(LlamaForCausalLM, config, Path(path), seed, shards)
+    return _save(config, Path(path), seed, shards)
 
 
 def tiny_mistral(
@@ -79,7 +135,7 @@ def tiny_mistral(
         **_common(tied, rope, heads, kv_heads, head_dim, hidden, vocab, layers, context),
         sliding_window=sliding_window,
     )
-    return _save(MistralForCausalLM, config, Path(path), seed, shards)
+    return _save(config, Path(path), seed, shards)
 
 
 def save_tokenizer(path: Path | str, vocab: int = 320) -> Path:
@@ -119,7 +175,7 @@ def _common(
     layers: int,
     context: int,
 ) -> dict[str, Any]:
-    """What both configs share; bos is 0 and eos is 1, as in the tokenizer."""
+    """What all configs share; bos is 0 and eos is 1, as in the tokenizer."""
     return {
         "vocab_size": vocab,
         "hidden_size": hidden,
@@ -134,16 +190,15 @@ def _common(
         "initializer_range": 0.1,  # logits far enough apart that an error shows
         "bos_token_id": 0,
         "eos_token_id": 1,
+        "pad_token_id": None,
     }
 
 
-def _save(
-    kind: type[PreTrainedModel], config: LlamaConfig | MistralConfig, path: Path, seed: int, shards: int | None
-) -> Path:
+def _save(config: PreTrainedConfig, path: Path, seed: int, shards: int | None) -> Path:
     path.mkdir(parents=True, exist_ok=True)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = kind(config).eval()
+        model = AutoModelForCausalLM.from_config(config).eval()
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.dim() == 1:

@@ -1,7 +1,11 @@
-"""The decoder of the Llama family (Touvron et al. 2023): token ids in, logits out. Knows no sequence and no page.
+"""The decoder of most open models since Llama (Touvron et al. 2023): token ids in, logits out. What families differ in
+is in the ModelSpec. Knows no sequence and no page.
 
 Weights that read the same input are joined; the residual stream, norms, rotary tables and logits are float32.
 """
+
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -9,17 +13,28 @@ from torch import Tensor
 
 from ..kernels.linear import Linear
 from ..kernels.norm import rms_norm
-from ..kernels.rope import rotary_table, rotate
+from ..kernels.paged_attention import AttentionKind
+from ..kernels.rope import rotate
 from .backend import Attention, Backend
 from .batch import StepBatch
-from .rope import frequencies
-from .spec import ModelSpec
+from .rope import Rotary
+from .spec import Activation, ModelSpec
+from .tensor_shapes import NORM_NAMES
+
+Table = tuple[Tensor, Tensor]  # cos and signed sin, see kernels.rope
+
+ACTIVATIONS: Mapping[Activation, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+}
 
 
 class Tensors:
     """A checkpoint's tensors by their Hugging Face names; each is let go when taken, so that none is held twice."""
 
-    def __init__(self, tensors: dict[str, Tensor]) -> None:
+    def __init__(self, spec: ModelSpec, tensors: dict[str, Tensor]) -> None:
+        self.spec = spec
         self._tensors = tensors
 
     def take(self, name: str) -> Tensor:
@@ -31,69 +46,154 @@ class Tensors:
         return Linear(weight, _joined([self.take(f"{name}.bias") for name in names]) if bias else None)
 
     def norm(self, name: str) -> Tensor:
-        return self.take(f"{name}.weight").to(torch.float32)
+        """What an RMSNorm multiplies by: [size] float32."""
+        weight = self.take(f"{name}.weight").to(torch.float32)
+        return weight + 1 if self.spec.norm_plus_one else weight
+
+
+class AttentionBlock:
+    """Queries, keys and values out of one input, attention over the sequence, and the way back."""
+
+    def __init__(self, spec: ModelSpec, index: int, tensors: Tensors) -> None:
+        at = f"model.layers.{index}.self_attn"
+        inputs = ["qkv_proj"] if spec.fused_qkv else ["q_proj", "k_proj", "v_proj"]
+        self.spec = spec
+        self.index = index
+        self.kind = AttentionKind(
+            window=spec.windows[index] if spec.windows else 0,
+            scale=spec.attention_scale,
+            softcap=spec.attention_softcap,
+        )
+        self.widths = [heads * spec.head_dim for heads in (spec.heads, spec.kv_heads, spec.kv_heads)]
+        self.qkv = tensors.linear(*(f"{at}.{name}" for name in inputs), bias=spec.qkv_bias)
+        self.norms = [tensors.norm(f"{at}.{name}_norm") for name in ("qk" if spec.qk_norm != "none" else "")]
+        self.o = tensors.linear(f"{at}.o_proj", bias=spec.o_bias)
+
+    def forward(self, x: Tensor, table: Table | None, attention: Attention) -> Tensor:
+        """x [T, hidden] -> [T, hidden], both in the model's dtype."""
+        heads, kv_heads, head_dim = self.spec.heads, self.spec.kv_heads, self.spec.head_dim
+        qkv = self.qkv(x)  # [T, (heads + 2 * kv_heads) * head_dim]
+        v = qkv[:, -self.widths[2] :].view(len(x), kv_heads, head_dim)
+        qk = self._normed(qkv[:, : -self.widths[2]]).view(len(x), heads + kv_heads, head_dim)
+        if table is not None:
+            qk = rotate(qk, *table)
+        out = attention(self.index, qk[:, :heads], qk[:, heads:], v, self.kind)
+        return self.o(out.reshape(len(x), heads * head_dim))
+
+    def _normed(self, qk: Tensor) -> Tensor:
+        """Queries and keys, joined: each is normed in groups as long as its weight, a head or all of them."""
+        if not self.norms:
+            return qk
+        parts = zip(qk.split(self.widths[:2], dim=-1), self.norms, strict=True)
+        return torch.cat([self._norm(part, weight) for part, weight in parts], dim=-1)
+
+    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        return rms_norm(x.reshape(-1, len(weight)), weight, self.spec.norm_eps, x.dtype).view(x.shape)
+
+
+class MLPBlock:
+    """The gated feed-forward network (Shazeer 2020)."""
+
+    def __init__(self, spec: ModelSpec, index: int, tensors: Tensors) -> None:
+        at = f"model.layers.{index}.mlp"
+        inputs = ["gate_up_proj"] if spec.fused_gate_up else ["gate_proj", "up_proj"]
+        self.activation = ACTIVATIONS[spec.activation]
+        self.gate_up = tensors.linear(*(f"{at}.{name}" for name in inputs), bias=spec.mlp_bias)
+        self.down = tensors.linear(f"{at}.down_proj", bias=spec.mlp_bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_up(x).chunk(2, dim=-1)  # [T, intermediate] each
+        return self.down(self.activation(gate).mul_(up))
 
 
 class Layer:
-    """One block: attention, then the gated MLP, each behind its norm."""
+    """Attention, then the MLP; each with a norm of what it reads, of what it adds, or both."""
 
-    def __init__(self, spec: ModelSpec, index: int, tensors: Tensors) -> None:
-        at = f"model.layers.{index}"
-        attention = [f"{at}.self_attn.{name}_proj" for name in "qkv"]
-        self.index = index
+    def __init__(self, spec: ModelSpec, index: int, tensors: Tensors, dtype: torch.dtype) -> None:
+        def norm(name: str | None) -> Tensor | None:
+            return tensors.norm(f"model.layers.{index}.{name}") if name else None
+
+        names = NORM_NAMES[spec.norm_place]
         self.spec = spec
-        self.input_norm = tensors.norm(f"{at}.input_layernorm")
-        self.qkv = tensors.linear(*attention, bias=spec.qkv_bias)
-        self.o = tensors.linear(f"{at}.self_attn.o_proj", bias=spec.o_bias)
-        self.mlp_norm = tensors.norm(f"{at}.post_attention_layernorm")
-        self.gate_up = tensors.linear(f"{at}.mlp.gate_proj", f"{at}.mlp.up_proj", bias=spec.mlp_bias)
-        self.down = tensors.linear(f"{at}.mlp.down_proj", bias=spec.mlp_bias)
+        self.dtype = dtype
+        self.attention_in, self.attention_out = norm(names.attention_in), norm(names.attention_out)
+        self.attention = AttentionBlock(spec, index, tensors)
+        self.mlp_in, self.mlp_out = norm(names.mlp_in), norm(names.mlp_out)
+        self.mlp = MLPBlock(spec, index, tensors)
 
-    def forward(self, hidden: Tensor, rotary: tuple[Tensor, Tensor], attention: Attention, dtype: torch.dtype) -> None:
-        """Add this block to hidden [T, hidden] float32, in place."""
-        hidden += self._attend(rms_norm(hidden, self.input_norm, self.spec.norm_eps, dtype), rotary, attention)
-        hidden += self._mlp(rms_norm(hidden, self.mlp_norm, self.spec.norm_eps, dtype))
+    def forward(self, hidden: Tensor, table: Table | None, attention: Attention) -> None:
+        """Add both blocks to hidden [T, hidden] float32, in place. table: None leaves positions unturned."""
+        added = self.attention.forward(self._read(hidden, self.attention_in), table, attention)
+        self._add(hidden, added, self.attention_out)
+        added = self.mlp.forward(self._read(hidden, self.mlp_in))
+        self._add(hidden, added, self.mlp_out)
 
-    def _attend(self, x: Tensor, rotary: tuple[Tensor, Tensor], attention: Attention) -> Tensor:
-        heads, kv_heads = self.spec.heads, self.spec.kv_heads
-        qkv = self.qkv(x).view(len(x), heads + 2 * kv_heads, self.spec.head_dim)
-        rotated = rotate(qkv[:, : heads + kv_heads], *rotary)
-        out = attention(self.index, rotated[:, :heads], rotated[:, heads:], qkv[:, heads + kv_heads :])
-        return self.o(out.reshape(len(x), heads * self.spec.head_dim))
+    def _read(self, hidden: Tensor, norm: Tensor | None) -> Tensor:
+        """What a block reads: [T, hidden] in the model's dtype."""
+        return hidden.to(self.dtype) if norm is None else rms_norm(hidden, norm, self.spec.norm_eps, self.dtype)
 
-    def _mlp(self, x: Tensor) -> Tensor:
-        gate, up = self.gate_up(x).chunk(2, dim=-1)  # [T, intermediate] each
-        return self.down(F.silu(gate).mul_(up))
+    def _add(self, hidden: Tensor, added: Tensor, norm: Tensor | None) -> None:
+        if norm is not None:
+            added = rms_norm(added, norm, self.spec.norm_eps, torch.float32)
+        hidden.add_(added, alpha=self.spec.residual_scale)
 
 
 class Decoder:
     """The whole model on one device. `tensors` is emptied while it is built."""
 
     def __init__(self, spec: ModelSpec, tensors: dict[str, Tensor], backend: Backend) -> None:
-        source = Tensors(tensors)
+        source = Tensors(spec, tensors)
         self.spec = spec
         self.backend = backend
         self.embedding = source.take("model.embed_tokens.weight")  # [vocab, hidden]
         self.dtype = self.embedding.dtype
         self.device = self.embedding.device
-        self.layers = [Layer(spec, index, source) for index in range(spec.layers)]
+        # rounded as the weights are: models were trained with the product of two such numbers
+        self.embedding_scale = torch.tensor(spec.embedding_scale).to(self.dtype).item()
+        self.layers = [Layer(spec, index, source, self.dtype) for index in range(spec.layers)]
         self.norm = source.norm("model.norm")
         # a tied head is packed beside the embedding: its rows are looked up there, its products are made here
         self.head = Linear(self.embedding if spec.tied else source.take("lm_head.weight"))
-        self.frequencies = frequencies(spec.rope, spec.head_dim).to(self.device)
+        self.rotary = Rotary(spec.rope, spec.head_dim, self.device)
+        self.local_rotary = Rotary(spec.local_rope, spec.head_dim, self.device) if spec.local_rope else None
 
-    @torch.inference_mode()
     def forward(self, batch: StepBatch) -> Tensor:
         """Compute a step and keep its keys and values. Returns logits [R, vocab] float32 of batch.logit_rows."""
+        return self.logits(self.hidden(batch).index_select(0, batch.logit_rows))
+
+    @torch.inference_mode()
+    def hidden(self, batch: StepBatch) -> Tensor:
+        """Compute a step and keep its keys and values. Returns what `logits` takes: [T, hidden] float32."""
         attention = self.backend.begin(batch)
-        rotary = rotary_table(batch.positions, self.frequencies)
-        hidden = F.embedding(batch.ids, self.embedding).to(torch.float32)  # [T, hidden]
-        for layer in self.layers:
-            layer.forward(hidden, rotary, attention, self.dtype)
-        if not len(batch.logit_rows):
-            return hidden.new_empty(0, self.spec.vocab_size)
-        last = hidden.index_select(0, batch.logit_rows)
-        return self.head(rms_norm(last, self.norm, self.spec.norm_eps, self.dtype)).to(torch.float32)
+        tables = self._tables(batch)
+        hidden = F.embedding(batch.ids, self.embedding).to(torch.float32)
+        if self.embedding_scale != 1.0:
+            hidden = hidden * self.embedding_scale
+        for layer, table in zip(self.layers, tables, strict=True):
+            layer.forward(hidden, table, attention)
+        return hidden
+
+    @torch.inference_mode()
+    def logits(self, rows: Tensor) -> Tensor:
+        """Logits [R, vocab] float32 of some rows [R, hidden] of `hidden`."""
+        if not len(rows):
+            return rows.new_empty(0, self.spec.vocab_size)
+        logits = self.head(rms_norm(rows, self.norm, self.spec.norm_eps, self.dtype)).to(torch.float32)
+        if self.spec.logit_scale != 1.0:
+            logits = logits * self.spec.logit_scale
+        cap = self.spec.logit_softcap
+        return (logits / cap).tanh_().mul_(cap) if cap else logits
+
+    def _tables(self, batch: StepBatch) -> list[Table | None]:
+        """For each layer what turns its queries and keys; None where nothing does."""
+        spec = self.spec
+        everywhere = self.rotary.table(batch.positions, batch.lengths)
+        local = self.local_rotary.table(batch.positions, batch.lengths) if self.local_rotary else everywhere
+        windows = spec.windows or (0,) * spec.layers
+        turning = spec.rotary_layers or (True,) * spec.layers
+        return [
+            (local if window else everywhere) if turns else None for window, turns in zip(windows, turning, strict=True)
+        ]
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

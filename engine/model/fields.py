@@ -16,6 +16,10 @@ MOST_SHOWN = 300  # characters
 MOST_LAYERS = 4096  # names are listed for each layer before a file is asked for them
 
 
+class NotOurs(ModelError):
+    """The config is sound, but asks for what fairstep's own decoder doesn't have."""
+
+
 class Fields:
     """The keys of `values`, read from `file`; `prefix` is put before a key, in reading and in errors."""
 
@@ -33,18 +37,35 @@ class Fields:
     def error(self, key: str, problem: str) -> ModelError:
         return ModelError(f"{self.file}: {self._prefix}{key} {one_line(problem)}")
 
+    def not_ours(self, key: str, problem: str) -> NotOurs:
+        return NotOurs(str(self.error(key, problem)))
+
     def integer(self, key: str, default: int | None = None, low: int = 1, high: int = MOST) -> int:
         value = self._or_default(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise self.error(key, f"must be an integer from {low} to {high}, not {value!r}")
         return value
 
-    def number(self, key: str, default: float | None = None) -> float:
-        """A finite number above 0."""
+    def number(self, key: str, default: float | None = None, *, zero: bool = False) -> float:
+        """A finite number above 0; with `zero` that one too."""
         value = self._or_default(key, default)
-        if not is_number(value) or value <= 0:
-            raise self.error(key, f"must be a number above 0, not {value!r}")
+        if not is_number(value) or value < 0 or (value == 0 and not zero):
+            raise self.error(key, f"must be a number {'of at least' if zero else 'above'} 0, not {value!r}")
         return float(value)
+
+    def numbers(self, key: str, count: int) -> tuple[float, ...]:
+        """A list of `count` finite numbers above 0."""
+        values = self.get(key)
+        if not isinstance(values, list) or len(values) != count or not all(is_number(v) and v > 0 for v in values):
+            raise self.error(key, f"must be a list of {count} numbers above 0, not {values!r}")
+        return tuple(map(float, values))
+
+    def integers(self, key: str, count: int) -> tuple[int, ...]:
+        """A list of `count` integers."""
+        values = self.get(key)
+        if not isinstance(values, list) or len(values) != count or not all(type(value) is int for value in values):
+            raise self.error(key, f"must be a list of {count} integers, not {values!r}")
+        return tuple(values)
 
     def flag(self, key: str, default: bool = False) -> bool:
         value = self._or_default(key, default)
@@ -69,7 +90,13 @@ class Fields:
 
     def sampling(self, names: Mapping[str, str]) -> dict[str, float]:
         """Sampling defaults: `names` maps keys here to SamplingParams' names. Only those that are present."""
-        limits = {"temperature": (0.0, 100.0), "top_p": (0.0, 1.0), "min_p": (0.0, 1.0), "top_k": (-1, math.inf)}
+        limits = {
+            "temperature": (0.0, 100.0),
+            "top_p": (0.0, 1.0),
+            "min_p": (0.0, 1.0),
+            "top_k": (-1, math.inf),
+            "repetition_penalty": (0.01, 100.0),  # as SamplingParams has it
+        }
         found: dict[str, float] = {}
         for key, name in names.items():
             value, (low, high) = self.get(key), limits[name]

@@ -3,14 +3,13 @@
 Keys: github.com/ggml-org/ggml, docs/gguf.md. llama.cpp writes Llama and Mistral alike as the architecture `llama`.
 """
 
-import struct
-
 from .fields import MOST_LAYERS, Fields
+from .gguf_families import GGUF_FAMILIES
 from .gguf_header import GgufHeader
-from .spec import ModelSpec, RopeSpec
+from .gguf_rope import read_gguf_rope
+from .rope_config import longest_context
+from .spec import ModelSpec
 
-ARCHITECTURE = "llama"
-ROPE_FACTORS = "rope_freqs.weight"
 EOS_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 SAMPLING = {"temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
 NATIVE_DTYPES = {"F32": "float32", "F16": "float16"}  # everything else is as well served by bfloat16
@@ -18,22 +17,29 @@ NATIVE_DTYPES = {"F32": "float32", "F16": "float16"}  # everything else is as we
 
 def read_gguf_spec(header: GgufHeader) -> ModelSpec:
     """The model a GGUF file describes. Raises ModelError naming file and key."""
-    architecture = Fields(header.metadata, header.path).text("general.architecture")
-    if architecture != ARCHITECTURE:
-        raise Fields(header.metadata, header.path).error(
-            "general.architecture", f"is {architecture}; known is {ARCHITECTURE}"
-        )
-    config = Fields(header.metadata, header.path, f"{ARCHITECTURE}.")
+    general = Fields(header.metadata, header.path)
+    architecture = general.text("general.architecture")
+    if architecture not in GGUF_FAMILIES:
+        raise general.error("general.architecture", f"is {architecture}; known are {', '.join(GGUF_FAMILIES)}")
+    config = Fields(header.metadata, header.path, f"{architecture}.")
+    if config.integer("expert_count", 0, low=0):
+        raise config.error("expert_count", "is set: mixtures of experts run from a Hugging Face folder only")
+    return GGUF_FAMILIES[architecture].features(_plain(config, header, architecture), config)
+
+
+def _plain(config: Fields, header: GgufHeader, architecture: str) -> ModelSpec:
+    """What all families have."""
     tokens = Fields(header.metadata, header.path, "tokenizer.ggml.")
-    _refuse_unknown_features(config)
     heads = config.integer("attention.head_count")
     kv_heads = config.integer("attention.head_count_kv", heads)
     if heads % kv_heads:
         raise config.error("attention.head_count_kv", f"({kv_heads}) must divide attention.head_count ({heads})")
     hidden, vocab_size = config.integer("embedding_length"), _vocab_size(config, tokens)
-    head_dim = _head_dim(config, hidden, heads)
+    head_dim = _head_dim(config, hidden // heads, GGUF_FAMILIES[architecture].interleaved)
+    context = config.integer("context_length")
+    rope = read_gguf_rope(config, header, head_dim, context)
     return ModelSpec(
-        architecture=ARCHITECTURE,
+        architecture=architecture,
         vocab_size=vocab_size,
         hidden_size=hidden,
         intermediate_size=config.integer("feed_forward_length"),
@@ -41,11 +47,11 @@ def read_gguf_spec(header: GgufHeader) -> ModelSpec:
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        context=config.integer("context_length"),
+        context=longest_context(rope, context),
         norm_eps=config.number("attention.layer_norm_rms_epsilon"),
-        rope=_rope(config, header, head_dim),
+        rope=rope,
         tied="output.weight" not in header.tensors,
-        qkv_bias="blk.0.attn_q.bias" in header.tensors,
+        qkv_bias="blk.0.attn_q.bias" in header.tensors or "blk.0.attn_qkv.bias" in header.tensors,
         o_bias="blk.0.attn_output.bias" in header.tensors,
         mlp_bias="blk.0.ffn_gate.bias" in header.tensors,
         native_dtype=_native_dtype(header),
@@ -55,15 +61,6 @@ def read_gguf_spec(header: GgufHeader) -> ModelSpec:
     )
 
 
-def _refuse_unknown_features(config: Fields) -> None:
-    """Refuse in words what would otherwise compute something else than the model means."""
-    if config.integer("expert_count", 0, low=0):
-        raise config.error("expert_count", "is set: mixtures of experts are not built")
-    window = config.integer("attention.sliding_window", 0, low=0)
-    if 0 < window < config.integer("context_length"):
-        raise config.error("attention.sliding_window", f"is {window}: windowed attention is not built")
-
-
 def _vocab_size(config: Fields, tokens: Fields) -> int:
     if config.has("vocab_size"):
         return config.integer("vocab_size")
@@ -71,47 +68,21 @@ def _vocab_size(config: Fields, tokens: Fields) -> int:
     return len(listed) if isinstance(listed, list) and listed else config.integer("vocab_size")
 
 
-def _head_dim(config: Fields, hidden: int, heads: int) -> int:
-    default = config.integer("rope.dimension_count", hidden // heads)
-    head_dim = config.integer("attention.key_length", default)
+def _head_dim(config: Fields, share: int, interleaved: bool) -> int:
+    """A head's size; `share` is its part of the hidden size. Interleaved rows turn whole heads."""
+    turned = config.integer("rope.dimension_count", share)
+    head_dim = config.integer("attention.key_length", turned if interleaved else share)
     if config.integer("attention.value_length", head_dim) != head_dim:
         raise config.error("attention.value_length", f"differs from the key's length ({head_dim})")
-    if default != head_dim or head_dim % 2:
-        raise config.error("rope.dimension_count", f"({default}) must be the even head size ({head_dim})")
+    if turned % 2 or (turned != head_dim if interleaved else turned > head_dim):
+        part = "be the even" if interleaved else "be an even part of the"
+        raise config.error("rope.dimension_count", f"({turned}) must {part} head size ({head_dim})")
     return head_dim
 
 
 def _eos_ids(tokens: Fields, vocab_size: int) -> tuple[int, ...]:
     ids = [token for key in EOS_KEYS for token in tokens.token_ids(key, vocab_size)]
     return tuple(dict.fromkeys(ids))
-
-
-def _rope(config: Fields, header: GgufHeader, head_dim: int) -> RopeSpec:
-    theta = config.number("rope.freq_base", 10_000.0)
-    kind = config.text("rope.scaling.type", "linear" if config.has("rope.scale_linear") else "none")
-    factors = _frequency_factors(header, head_dim)
-    if kind == "none":
-        return RopeSpec(theta=theta, frequency_factors=factors)
-    if kind != "linear":
-        raise config.error("rope.scaling.type", f"is {kind}; known are none and linear")
-    factor = config.number("rope.scaling.factor", config.number("rope.scale_linear", 1.0))
-    return RopeSpec(theta=theta, kind="linear", factor=factor, frequency_factors=factors)
-
-
-def _frequency_factors(header: GgufHeader, head_dim: int) -> tuple[float, ...]:
-    """llama3 scaling, which llama.cpp stores worked out: one divisor a frequency."""
-    stored = header.tensors.get(ROPE_FACTORS)
-    if stored is None:
-        return ()
-    problem = Fields({}, header.path).error
-    if stored.kind.name != "F32" or stored.shape != (head_dim // 2,):
-        raise problem(ROPE_FACTORS, f"must be F32 [{head_dim // 2}], not {stored.kind.name} {list(stored.shape)}")
-    with header.path.open("rb") as file:
-        file.seek(stored.offset)
-        factors = struct.unpack(f"<{head_dim // 2}f", file.read(stored.size))
-    if not all(0 < factor < float("inf") for factor in factors):
-        raise problem(ROPE_FACTORS, "must be numbers above 0")
-    return factors
 
 
 def _native_dtype(header: GgufHeader) -> str:

@@ -7,6 +7,7 @@ key weights (pairs of rotary dimensions side by side) is undone.
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 
 import numpy as np
 import torch
@@ -15,9 +16,10 @@ from gguf.quants import dequantize
 from torch import Tensor
 
 from ..errors import ModelError
+from .gguf_families import GGUF_FAMILIES
 from .gguf_header import GgufHeader, StoredTensor
 from .spec import ModelSpec
-from .tensor_shapes import Shape, check_shape
+from .tensor_shapes import NORM_NAMES, Shape, check_shape
 
 PIECE = 2**16  # elements dequantised at once, a multiple of every block: temporaries stay in cache and in the heap
 MOST_THREADS = 4  # more of them wait for each other between numpy's calls
@@ -27,35 +29,45 @@ TOP_NAMES = {
     "lm_head": "output",
 }
 LAYER_NAMES = {
-    "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
+    "self_attn.qkv_proj": "attn_qkv",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
     "self_attn.o_proj": "attn_output",
-    "post_attention_layernorm": "ffn_norm",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
+    "mlp.gate_up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+}
+# by place, as in tensor_shapes.NormNames: Hugging Face gives one name to different norms
+NORMS = {
+    "attention_in": "attn_norm",
+    "attention_out": "post_attention_norm",
+    "mlp_in": "ffn_norm",
+    "mlp_out": "post_ffw_norm",
 }
 
 
 class GgufFile:
     """The tensors of a GGUF file under Hugging Face's names. Raises ModelError naming tensor and file."""
 
-    def __init__(self, header: GgufHeader) -> None:
+    def __init__(self, header: GgufHeader, spec: ModelSpec) -> None:
         self._path = header.path
         self._tensors = header.tensors
+        self._spec = spec
+        self._interleaved = GGUF_FAMILIES[spec.architecture].interleaved
 
     def check(self, shapes: Mapping[str, Shape]) -> None:
         """Every tensor is there, with this shape and a type that can be dequantised."""
         for name, shape in shapes.items():
-            check_shape(gguf_name(name), self._stored(name).shape, shape, self._path)
+            check_shape(gguf_name(name, self._spec), self._stored(name).shape, shape, self._path)
         for stored in {self._stored(name).kind: self._stored(name) for name in shapes}.values():
             self._check_kind(stored)
 
     def load(
         self,
-        spec: ModelSpec,
         shapes: Mapping[str, Shape],
         dtype: torch.dtype,
         device: torch.device,
@@ -64,18 +76,18 @@ class GgufFile:
         """The tensors named in `shapes`. Peak memory is the result, one tensor and a few pieces more."""
         tensors: dict[str, Tensor] = {}
         with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
-            loaded = pool.map(lambda name: self._load(name, spec, dtype, device), shapes)
+            loaded = pool.map(lambda name: self._load(name, dtype, device), shapes)
             for name, tensor in zip(shapes, loaded, strict=True):
                 tensors[name] = tensor
                 progress(len(tensors) / len(shapes))
         return tensors
 
-    def _load(self, name: str, spec: ModelSpec, dtype: torch.dtype, device: torch.device) -> Tensor:
+    def _load(self, name: str, dtype: torch.dtype, device: torch.device) -> Tensor:
         tensor = self._dequantised(self._stored(name), dtype, device)
-        if ".q_proj." in name:
-            return unpermute(tensor, spec.heads)
-        if ".k_proj." in name:
-            return unpermute(tensor, spec.kv_heads)
+        if self._interleaved and ".q_proj." in name:
+            return unpermute(tensor, self._spec.heads)
+        if self._interleaved and ".k_proj." in name:
+            return unpermute(tensor, self._spec.kv_heads)
         return tensor
 
     def _dequantised(self, stored: StoredTensor, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -91,9 +103,9 @@ class GgufFile:
         return target.view(stored.shape)
 
     def _stored(self, name: str) -> StoredTensor:
-        stored = self._tensors.get(gguf_name(name))
+        stored = self._tensors.get(gguf_name(name, self._spec))
         if stored is None:
-            raise ModelError(f"{self._path}: no tensor {gguf_name(name)}")
+            raise ModelError(f"{self._path}: no tensor {gguf_name(name, self._spec)}")
         return stored
 
     def _check_kind(self, stored: StoredTensor) -> None:
@@ -106,13 +118,15 @@ class GgufFile:
             ) from error
 
 
-def gguf_name(name: str) -> str:
+def gguf_name(name: str, spec: ModelSpec) -> str:
     """Hugging Face's tensor name as GGUF has it: model.layers.3.mlp.up_proj.weight is blk.3.ffn_up.weight."""
     module, _, kind = name.rpartition(".")
     if module in TOP_NAMES:
         return f"{TOP_NAMES[module]}.{kind}"
     _, _, layer, part = module.split(".", 3)
-    return f"blk.{layer}.{LAYER_NAMES[part]}.{kind}"
+    norms = asdict(NORM_NAMES[spec.norm_place])
+    places = {norm: NORMS[place] for place, norm in norms.items() if norm is not None}
+    return f"blk.{layer}.{places.get(part) or LAYER_NAMES[part]}.{kind}"
 
 
 def unpermute(tensor: Tensor, heads: int) -> Tensor:

@@ -1,33 +1,53 @@
 """A Hugging Face directory's config.json and generation_config.json as a ModelSpec. Knows no torch and no weights.
 
-Keys and their meaning follow transformers (LlamaConfig, MistralConfig, modeling_rope_utils), in both spellings of rope.
+What families have in common is read here, what they differ in by `families`, rotary positions by `rope_config`.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
 
-from .fields import MOST_LAYERS, Fields, read_json
-from .spec import ModelSpec, RopeKind, RopeSpec
+from .families import FAMILIES, Family
+from .fields import MOST_LAYERS, Fields, NotOurs, read_json
+from .rope_config import longest_context, read_local_rope
+from .spec import Activation, ModelSpec
 
-ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM")
+__all__ = ["NotOurs", "read_hf_spec"]
+
+ACTIVATIONS: Mapping[str, Activation] = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+}
 DTYPES = ("float32", "bfloat16", "float16")
-SAMPLING = {name: name for name in ("temperature", "top_k", "top_p", "min_p")}
+SAMPLING = {name: name for name in ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")}
 GENERATION_FILE = "generation_config.json"
 
 
 def read_hf_spec(directory: Path) -> ModelSpec:
-    """The model a directory describes. Raises ModelError naming file and key."""
+    """The model a directory describes.
+
+    Raises ModelError naming file and key; NotOurs, one of them, where the config is sound but our decoder lacks it.
+    """
     path = directory / "config.json"
     values = read_json(path)
-    config = Fields(values, path)
-    architecture = _architecture(config)
-    _refuse_unknown_features(config)
+    given = Fields(values, path)
+    if given.has("quantization_config"):
+        raise given.error("quantization_config", "is set: quantised weights are read from GGUF files only")
+    architecture, family = _family(given)
+    config = Fields({**family.absent, **values}, path)
+    return family.features(_plain(config, architecture, family, read_generation(directory)), config)
+
+
+def _plain(config: Fields, architecture: str, family: Family, generation: Fields) -> ModelSpec:
+    """What all families have."""
     heads, hidden = config.integer("num_attention_heads"), config.integer("hidden_size")
     kv_heads = config.integer("num_key_value_heads", heads)
     if heads % kv_heads:
         raise config.error("num_key_value_heads", f"({kv_heads}) must divide num_attention_heads ({heads})")
-    vocab_size = config.integer("vocab_size")
-    generation = _generation(directory)
+    vocab_size, head_dim = config.integer("vocab_size"), _head_dim(config, hidden, heads)
+    rope, local_rope = family.rope(config, head_dim), read_local_rope(config, head_dim)
     return ModelSpec(
         architecture=architecture,
         vocab_size=vocab_size,
@@ -36,40 +56,37 @@ def read_hf_spec(directory: Path) -> ModelSpec:
         layers=config.integer("num_hidden_layers", high=MOST_LAYERS),
         heads=heads,
         kv_heads=kv_heads,
-        head_dim=_head_dim(config, hidden, heads),
-        context=config.integer("max_position_embeddings"),
+        head_dim=head_dim,
+        context=longest_context(rope, config.integer("max_position_embeddings")),
         norm_eps=config.number("rms_norm_eps"),
-        rope=_rope(config),
+        rope=rope,
+        local_rope=local_rope if local_rope != rope else None,
         tied=config.flag("tie_word_embeddings"),
-        qkv_bias=config.flag("attention_bias"),
-        o_bias=config.flag("attention_bias"),
-        mlp_bias=config.flag("mlp_bias"),
+        activation=_activation(config, family.activation),
         native_dtype=_dtype(config),
         eos_ids=generation.token_ids("eos_token_id", vocab_size) or config.token_ids("eos_token_id", vocab_size),
         bos_id=next(iter(config.token_ids("bos_token_id", vocab_size)), None),
-        defaults=_sampling_defaults(generation),
+        defaults=sampling_defaults(generation),
     )
 
 
-def _architecture(config: Fields) -> str:
+def _family(config: Fields) -> tuple[str, Family]:
     names = config.get("architectures")
-    if not isinstance(names, list) or len(names) != 1:
+    if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
         raise config.error("architectures", f"must be a list of one name, not {names!r}")
-    if names[0] not in ARCHITECTURES:
-        raise config.error("architectures", f"is {names[0]}; known are {', '.join(ARCHITECTURES)}")
-    return str(names[0])
+    if names[0] not in FAMILIES:
+        raise config.not_ours("architectures", f"is {names[0]}; known are {', '.join(FAMILIES)}")
+    kind, own = config.text("model_type", ""), names[0].removesuffix("ForCausalLM").lower()
+    if kind and kind.removesuffix("_text") != own:  # transformers computes EXAONE as a Llama, under other names
+        raise config.not_ours("model_type", f"is {kind}, not {own}: its keys and tensors may have other names")
+    return names[0], FAMILIES[names[0]]
 
 
-def _refuse_unknown_features(config: Fields) -> None:
-    """Refuse in words what would otherwise compute something else than the model means."""
-    activation = config.text("hidden_act", "silu")
-    if activation != "silu":
-        raise config.error("hidden_act", f"is {activation}; only silu is known")
-    if config.has("quantization_config"):
-        raise config.error("quantization_config", "is set: quantised weights are read from GGUF files only")
-    window = config.get("sliding_window")
-    if window is not None and config.integer("sliding_window") < config.integer("max_position_embeddings"):
-        raise config.error("sliding_window", f"is {window}, less than the context: windowed attention is not built")
+def _activation(config: Fields, key: str) -> Activation:
+    name = config.text(key, "silu")
+    if name not in ACTIVATIONS:
+        raise config.not_ours(key, f"is {name}; known are {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]
 
 
 def _head_dim(config: Fields, hidden: int, heads: int) -> int:
@@ -90,47 +107,13 @@ def _dtype(config: Fields) -> str:
     return name
 
 
-def _rope(config: Fields) -> RopeSpec:
-    """Both spellings: rope_theta with rope_scaling, and rope_parameters, which holds all of it."""
-    key = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
-    values: Any = config.get(key) or {}
-    if not isinstance(values, dict):
-        raise config.error(key, f"must be an object, not {values!r}")
-    rope = Fields({f"{key}.{name}": value for name, value in values.items()}, config.file, f"{key}.")
-    kind = rope.text("rope_type", rope.text("type", "default"))
-    theta = rope.number("rope_theta", config.number("rope_theta", 10_000.0))
-    for place in (rope, config):
-        if place.number("partial_rotary_factor", 1.0) != 1.0:
-            raise place.error("partial_rotary_factor", "is not 1: partly rotated heads are not built")
-    return _scaled(rope, kind, theta, config.integer("max_position_embeddings"))
-
-
-def _scaled(rope: Fields, kind: str, theta: float, context: int) -> RopeSpec:
-    if kind == "default":
-        return RopeSpec(theta=theta)
-    if kind == "linear":
-        return RopeSpec(theta=theta, kind="linear", factor=rope.number("factor"))
-    if kind != "llama3":
-        raise rope.error("rope_type", f"is {kind}; known are {', '.join(get_args(RopeKind))}")
-    low, high = rope.number("low_freq_factor"), rope.number("high_freq_factor")
-    if high <= low:
-        raise rope.error("high_freq_factor", f"({high:g}) must be above low_freq_factor ({low:g})")
-    return RopeSpec(
-        theta=theta,
-        kind="llama3",
-        factor=rope.number("factor"),
-        low_freq_factor=low,
-        high_freq_factor=high,
-        original_context=rope.integer("original_max_position_embeddings", context),
-    )
-
-
-def _generation(directory: Path) -> Fields:
+def read_generation(directory: Path) -> Fields:
+    """The keys of generation_config.json; none when there is no such file."""
     path = directory / GENERATION_FILE
     return Fields(read_json(path) if path.exists() else {}, path)
 
 
-def _sampling_defaults(generation: Fields) -> dict[str, float]:
+def sampling_defaults(generation: Fields) -> dict[str, float]:
     """What generation_config.json gives. An explicit `"do_sample": false` switches all of it off, absence does not:
     transformers' own default is greedy, but who writes a temperature there means it."""
     if not generation.flag("do_sample", True):

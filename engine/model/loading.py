@@ -74,7 +74,8 @@ def _load_gguf(source: Source, dtype: "torch.dtype", device: "torch.device", pro
     from .gguf_header import read_gguf_header
 
     header = read_gguf_header(source.path)
-    spec, file = read_gguf_spec(header), GgufFile(header)
+    spec = read_gguf_spec(header)
+    file = GgufFile(header, spec)
     file.check(tensor_shapes(spec))
-    tensors = file.load(spec, tensor_shapes(spec), dtype, device, lambda done: progress(WEIGHTS, done))
+    tensors = file.load(tensor_shapes(spec), dtype, device, lambda done: progress(WEIGHTS, done))
     return LoadedModel(spec, tensors)

@@ -31,7 +31,7 @@ class SafetensorsFiles:
         return name in self._file_of
 
     def check(self, shapes: Mapping[str, Shape]) -> None:
-        """Every tensor is there, with this shape and a float type; reads headers only."""
+        """Every tensor is there, with this shape and a float type, and no other bias; reads little but headers."""
         by_file: dict[Path, list[str]] = {}
         for name in shapes:
             by_file.setdefault(self._path(name), []).append(name)
@@ -47,6 +47,7 @@ class SafetensorsFiles:
                         raise ModelError(
                             f"{path}: {name} is {slice_.get_dtype()}; known are {', '.join(sorted(FLOATS))}"
                         )
+        self._refuse_other_biases(shapes)
 
     def load(
         self,
@@ -69,6 +70,16 @@ class SafetensorsFiles:
         """Whether a stored lm_head.weight is the embedding again."""
         with _opened(self._path(OUTPUT)) as one, _opened(self._path(EMBEDDING)) as other:
             return torch.equal(one.get_tensor(OUTPUT), other.get_tensor(EMBEDDING))
+
+    def _refuse_other_biases(self, shapes: Mapping[str, Shape]) -> None:
+        """Without them the model would run, and wrongly. Those that are all zero change nothing."""
+        for name in self._file_of:
+            beside = name.removesuffix(".bias")
+            if beside == name or name in shapes or f"{beside}.weight" not in shapes:
+                continue
+            with _opened(self._path(name)) as file:
+                if file.get_tensor(name).any():
+                    raise ModelError(f"{self._path(name)} has a {name}, a bias that the model's config doesn't know")
 
     def _path(self, name: str) -> Path:
         if name not in self._file_of:
