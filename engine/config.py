@@ -12,6 +12,7 @@ from .errors import ConfigError
 from .machine import Machine as Machine
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+DECODERS = ("auto", "fairstep", "transformers")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 MIB = 1024**2
 # what fits a CPU, where this version computes
@@ -33,6 +34,11 @@ class EngineConfig:
     """Settings of an engine. Raises ConfigError naming the key."""
 
     dtype: str = option("Number format of weights and KV: auto, float32, bfloat16 or float16.", "auto", choices=DTYPES)
+    decoder: str = option(
+        "What computes the model: fairstep's decoder, transformers' own code (slower), or auto: ours where it can.",
+        "auto",
+        choices=DECODERS,
+    )
     step_tokens: int | None = option("Most tokens computed in one step (default 512 on a CPU).")
     max_seats: int | None = option("Most sequences running at once (default 32 on a CPU).")
     kv_memory: int | None = option("Memory for keys and values, in bytes or like 256MiB.", size=True)
@@ -51,6 +57,7 @@ class EngineConfig:
 
     def __post_init__(self) -> None:
         _check_choice("dtype", self.dtype, DTYPES)
+        _check_choice("decoder", self.decoder, DECODERS)
         object.__setattr__(self, "kv_memory", parse_size("kv_memory", self.kv_memory))
         for name in ("step_tokens", "max_seats", "kv_memory", "page_size", "max_model_len", "chunk", "threads"):
             check_positive(name, getattr(self, name))

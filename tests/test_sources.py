@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairstep.errors import ModelError
-from fairstep.model.sources import ALIASES, HUB_FILES, Alias, Source, resolve
+from fairstep.model.sources import ALIASES, HUB_FILES, Alias, Source, hub_folders, resolve
 
 
 def directory(path: Path) -> Path:
@@ -130,3 +130,31 @@ def test_finding_a_model_and_reading_its_config_import_no_torch(tmp_path: Path) 
 def test_the_default_model_is_installed() -> None:
     source = resolve("smollm2")
     assert source.kind == "gguf" and source.path.is_file()
+
+
+def cached(cache: Path, name: str, revision: str, *, config: bool = True, main: str | None = None) -> Path:
+    """A snapshot as huggingface_hub lays it out."""
+    snapshot = cache / name / "snapshots" / revision
+    snapshot.mkdir(parents=True)
+    if config:
+        (snapshot / "config.json").write_text("{}", encoding="utf-8")
+    if main is not None:
+        (cache / name / "refs").mkdir(exist_ok=True)
+        (cache / name / "refs" / "main").write_text(main, encoding="utf-8")
+    return snapshot
+
+
+def test_the_hubs_cache_is_listed_by_the_names_to_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    cached(tmp_path, "models--org--two", "old")
+    current = cached(tmp_path, "models--org--two", "new", main="new")
+    alone = cached(tmp_path, "models--org--a-b", "any")
+    bare = cached(tmp_path, "models--gpt2", "x", main="x")
+    cached(tmp_path, "models--org--empty", "x", config=False)
+    cached(tmp_path, "datasets--org--no", "x")
+    assert hub_folders() == [(str(bare), bare), ("org/a-b", alone), ("org/two", current)]
+
+
+def test_a_machine_without_the_hubs_cache_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "none"))
+    assert hub_folders() == []

@@ -4,22 +4,24 @@ import ctypes
 import gc
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import torch
 
 from ..clock import Clock, MonotonicClock
 from ..config import EngineConfig
 from ..door import Ready
-from ..errors import ConfigError
+from ..errors import ConfigError, ModelError
 from ..stepping.settings import StepSettings
 from .backend import TorchBackend
 from .decoder import Decoder
+from .fields import NotOurs
 from .kv import KVMemory, pages_for
-from .loading import load, read_spec
-from .runner import TorchRunner
-from .sources import resolve
-from .spec import ModelSpec
+from .loading import WEIGHTS, load, read_spec
+from .runner import CausalModel, TorchRunner
+from .sources import Source, resolve
+from .spec import LayerShape, ModelSpec, RopeSpec
 
 Progress = Callable[[str, float], None]
 
@@ -43,6 +45,104 @@ class Stopwatch:
         self.last = now
 
 
+class Served(Protocol):
+    """What serving needs to know of a model, whichever path computes it: ModelSpec or TransformersSpec."""
+
+    @property
+    def architecture(self) -> str: ...
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def context(self) -> int: ...
+    @property
+    def eos_ids(self) -> tuple[int, ...]: ...
+    @property
+    def defaults(self) -> dict[str, float]: ...
+    @property
+    def kv_layers(self) -> tuple[LayerShape, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A model over pages. path: Ready's."""
+
+    path: str
+    spec: Served
+    model: CausalModel
+    kv: KVMemory
+    settings: StepSettings
+    parameters: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Loads a model by either path, and lays out its pages."""
+
+    config: EngineConfig
+    dtype: torch.dtype
+    device: torch.device
+    progress: Progress
+    watch: Stopwatch
+
+    def build(self, source: Source) -> Built:
+        """By the path that the config asks for; auto: by our decoder where it can. Raises ModelError or ConfigError."""
+        asked = self.config.decoder
+        if asked == "transformers":
+            return self.by_transformers(source, f"decoder is {asked}")
+        try:
+            spec = read_spec(source)
+        except NotOurs as error:
+            if asked == "fairstep" or source.kind != "directory":
+                raise
+            return self.by_transformers(source, str(error))
+        return self.by_fairstep(source, spec)
+
+    def by_fairstep(self, source: Source, spec: ModelSpec) -> Built:
+        settings, notes = step_settings(spec, self.config, self.dtype, spec.rope)  # a wrong setting shows at once
+        self.watch.lap("config")
+        loaded = load(source, self.dtype, self.device, self.progress)
+        parameters = sum(tensor.numel() for tensor in loaded.tensors.values())
+        self.watch.lap("weights")
+        kv = self._pages(spec, settings)
+        model = Decoder(loaded.spec, loaded.tensors, TorchBackend(kv))
+        return Built("fairstep", loaded.spec, model, kv, settings, parameters, notes)
+
+    def by_transformers(self, source: Source, reason: str) -> Built:
+        """`reason`: why not by our decoder."""
+        if source.kind != "directory":
+            raise ModelError(f"{source.path}: transformers' own code takes a model directory, not a {source.kind} file")
+        # a second's imports, which our own decoder does without
+        from .transformers_check import proved_layers
+        from .transformers_config import read_transformers_spec
+        from .transformers_loading import load_pretrained
+        from .transformers_model import TransformersModel
+
+        spec = read_transformers_spec(source.path)
+        self.watch.lap("config")
+        self.progress(WEIGHTS, 0.0)
+        pretrained = load_pretrained(source.path, self.dtype, self.device)
+        self.progress(WEIGHTS, 1.0)
+        self.watch.lap("weights")
+        layers = proved_layers(pretrained, spec, self.dtype)
+        spec = replace(spec, kv_layers=tuple(layer.shape for layer in layers))
+        settings, notes = step_settings(spec, self.config, self.dtype)
+        kv = self._pages(spec, settings)
+        model = TransformersModel(pretrained, layers, TorchBackend(kv), self.dtype)
+        parameters = sum(parameter.numel() for parameter in pretrained.parameters())
+        notes = (f"computed by transformers' own code, slower than fairstep's decoder: {reason}", *notes)
+        return Built("transformers", spec, model, kv, settings, parameters, notes)
+
+    def _pages(self, spec: Served, settings: StepSettings) -> KVMemory:
+        return KVMemory(
+            spec.kv_layers,
+            pages=settings.pages,
+            page_size=settings.page_size,
+            dtype=self.dtype,
+            device=self.device,
+        )
+
+
 def build_runner(
     model: str, config: EngineConfig, progress: Progress, clock: Clock | None = None
 ) -> tuple[TorchRunner, StepSettings, Ready]:
@@ -54,31 +154,31 @@ def build_runner(
     assert config.threads, "the config must be resolved"
     watch = Stopwatch(clock or MonotonicClock())
     torch.set_num_threads(config.threads)
-    device = torch.device("cpu")
-    dtype = usable_dtype(config.dtype)
-    source = resolve(model)
-    spec = read_spec(source)
-    settings, notes = step_settings(spec, config, dtype)  # before the weights: a wrong setting shows at once
-    watch.lap("config")
-    loaded = load(source, dtype, device, progress)
-    parameters = sum(tensor.numel() for tensor in loaded.tensors.values())
-    watch.lap("weights")
-    kv = KVMemory(spec, pages=settings.pages, page_size=settings.page_size, dtype=dtype, device=device)
-    decoder = Decoder(loaded.spec, loaded.tensors, TorchBackend(kv))
+    builder = Builder(config, usable_dtype(config.dtype), torch.device("cpu"), progress, watch)
+    built = builder.build(resolve(model))
     release_memory()
     watch.lap("decoder")
-    runner = TorchRunner(decoder, kv)
+    runner = TorchRunner(built.model, built.kv)
     runner.warm_up()
     watch.lap("warm up")
-    if torch.cuda.is_available():
-        notes = (*notes, "a CUDA device is present but not used: this version computes on the CPU")
-    return runner, settings, _ready(model, loaded.spec, settings, dtype, device, parameters, watch.seconds, notes)
+    return runner, built.settings, _ready(model, built, builder)
 
 
-def step_settings(spec: ModelSpec, config: EngineConfig, dtype: torch.dtype) -> tuple[StepSettings, tuple[str, ...]]:
-    """The step loop's numbers for this model, and notes for people on what limits them. Raises ConfigError."""
+def step_settings(
+    spec: Served, config: EngineConfig, dtype: torch.dtype, rope: RopeSpec | None = None
+) -> tuple[StepSettings, tuple[str, ...]]:
+    """The step loop's numbers for this model, and notes for people on what limits them. Raises ConfigError.
+
+    rope: what turns its positions, where that may depend on a sequence's length.
+    """
     assert config.kv_memory and config.max_seats and config.step_tokens and config.chunk, "the config must be resolved"
-    pages = pages_for(spec, kv_memory=config.kv_memory, page_size=config.page_size, seats=config.max_seats, dtype=dtype)
+    pages = pages_for(
+        spec.kv_layers,
+        kv_memory=config.kv_memory,
+        page_size=config.page_size,
+        seats=config.max_seats,
+        dtype=dtype,
+    )
     context, notes = _context(spec, config.max_model_len, pages * config.page_size)
     target = config.inter_token_target_ms
     settings = StepSettings(
@@ -91,6 +191,8 @@ def step_settings(spec: ModelSpec, config: EngineConfig, dtype: torch.dtype) -> 
         deterministic=config.deterministic,
         inter_token_target=None if target == "auto" else target / 1000,
         prefix_cache=config.prefix_cache,
+        rope_edge=rope.edge if rope else 0,
+        rope_switches=rope is not None and rope.kind == "longrope",
     )
     return settings, notes
 
@@ -119,7 +221,7 @@ def release_memory() -> None:
             return
 
 
-def _context(spec: ModelSpec, asked: int | None, pool: int) -> tuple[int, tuple[str, ...]]:
+def _context(spec: Served, asked: int | None, pool: int) -> tuple[int, tuple[str, ...]]:
     """The longest sequence served, and what to tell if that is not what one would expect."""
     wanted = min(spec.context, asked or spec.context)
     notes = []
@@ -130,16 +232,10 @@ def _context(spec: ModelSpec, asked: int | None, pool: int) -> tuple[int, tuple[
     return min(wanted, pool), tuple(notes)
 
 
-def _ready(
-    model: str,
-    spec: ModelSpec,
-    settings: StepSettings,
-    dtype: torch.dtype,
-    device: torch.device,
-    parameters: int,
-    seconds: dict[str, float],
-    notes: tuple[str, ...],
-) -> Ready:
+def _ready(model: str, built: Built, builder: Builder) -> Ready:
+    spec, settings, notes = built.spec, built.settings, built.notes
+    if torch.cuda.is_available():
+        notes = (*notes, "a CUDA device is present but not used: this version computes on the CPU")
     return Ready(
         model=model,
         architecture=spec.architecture,
@@ -150,10 +246,11 @@ def _ready(
         pages=settings.pages,
         page_size=settings.page_size,
         seats=settings.seats,
-        dtype=str(dtype).removeprefix("torch."),
-        device=device.type,
-        parameters=parameters,
-        seconds=seconds,
+        dtype=str(builder.dtype).removeprefix("torch."),
+        device=builder.device.type,
+        parameters=built.parameters,
+        seconds=builder.watch.seconds,
         notes=notes,
         prefix_cache=settings.prefix_cache,
+        path=built.path,
     )

@@ -14,7 +14,7 @@ from ..errors import ModelError
 GGUF_SUFFIX = ".gguf"
 CONFIG_FILE = "config.json"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-HUB_FILES = ["*.json", "*.safetensors", "tokenizer.model", "*.jinja"]
+HUB_FILES = ["*.json", "*.safetensors", "tokenizer.model", "tiktoken.model", "*.tiktoken", "merges.txt", "*.jinja"]
 HUB_IGNORED = ["*/*", "consolidated*"]  # the same weights in other layouts
 
 
@@ -90,3 +90,26 @@ def _download(model: str) -> Path:
     except (OSError, ValueError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(f"{model} is no directory here and could not be fetched from the hub: {reason}") from error
+
+
+def hub_folders() -> list[tuple[str, Path]]:
+    """Models in Hugging Face's cache: the name to pass, and the folder of their current snapshot."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    found = []
+    for repository in sorted(Path(HF_HUB_CACHE).expanduser().glob("models--*")):
+        snapshot = _current_snapshot(repository)
+        if snapshot is not None:
+            hub_id = repository.name.removeprefix("models--").replace("--", "/")
+            found.append((hub_id if _is_hub_id(hub_id) else str(snapshot), snapshot))
+    return found
+
+
+def _current_snapshot(repository: Path) -> Path | None:
+    """What `main` points to, else the snapshot that came last; None where none has a config."""
+    try:
+        main = repository / "snapshots" / (repository / "refs" / "main").read_text(encoding="utf-8").strip()
+    except OSError:
+        main = repository
+    snapshots = sorted((repository / "snapshots").glob("*"), key=lambda each: each.stat().st_mtime, reverse=True)
+    return next((each for each in (main, *snapshots) if (each / CONFIG_FILE).is_file()), None)
