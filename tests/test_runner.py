@@ -1,16 +1,23 @@
 """The runner: plans of every kind in, one token a sampling slice out, and no sequence disturbs another."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+import sampling_oracle as oracle
 from fairstep.config import EngineConfig, Machine
-from fairstep.door import Ready, Sampling
+from fairstep.door import Ready, Sampling, TokenLogprobs
 from fairstep.errors import ConfigError
+from fairstep.model.batch import StepBatch
 from fairstep.model.building import build_runner
+from fairstep.model.kv import KVMemory
 from fairstep.model.runner import TorchRunner
-from fairstep.stepping.plan import NOT_FINITE, StepPlan
+from fairstep.model.spec import LayerShape
+from fairstep.stepping.plan import NOT_FINITE, Slice, StepOutput, StepPlan
 from fairstep.stepping.settings import StepSettings
 from hand_made_plans import Hand, run, step
 from tiny_models import tiny_llama
@@ -69,7 +76,7 @@ def test_sampled_tokens_do_not_depend_on_the_batch(model: Path, dtype: str) -> N
 
 
 def break_token(runner: TorchRunner) -> None:
-    runner.decoder.embedding[BROKEN] = float("nan")
+    runner.model.embedding[BROKEN] = float("nan")
 
 
 def test_a_row_that_is_not_finite_leaves_the_others_alone(runner: TorchRunner) -> None:
@@ -91,7 +98,7 @@ def test_pages_that_held_values_not_finite_can_be_used_again(runner: TorchRunner
     break_token(runner)
     bad = Hand(9, [BROKEN] * 79, good[0].pages)
     step(runner, [bad], 79)
-    assert runner.kv.data[:, :, list(bad.pages)].isnan().any()
+    assert runner.kv.layers[0][0][list(bad.pages)].isnan().any()
     again = hands([20])
     run(runner, again, 30, chunk)
     assert again[0].outputs == good[0].outputs
@@ -99,7 +106,7 @@ def test_pages_that_held_values_not_finite_can_be_used_again(runner: TorchRunner
 
 def test_warming_up_leaves_no_trace(model: Path) -> None:
     runner, _, _ = build(model)
-    assert not runner.kv.data.any()
+    assert not any(part.any() for layer in runner.kv.layers for part in layer)
     runner.check()
 
 
@@ -152,3 +159,120 @@ def test_narrow_formats_run(model: Path, dtype: str) -> None:
     run(runner, made, 4, 16)
     assert ready.dtype == dtype
     assert all(0 <= token < ready.vocab_size for hand in made for token in hand.outputs)
+
+
+class Table:
+    """A model whose logits after a token are that token's row of a table, whatever came before."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, table: torch.Tensor) -> None:
+        self.table = table
+        self.asked: list[int] = []  # rows of each call for logits
+
+    def hidden(self, batch: StepBatch) -> torch.Tensor:
+        return batch.ids[:, None].float()
+
+    def logits(self, rows: torch.Tensor) -> torch.Tensor:
+        self.asked.append(len(rows))
+        return self.table[rows[:, 0].long()].clone()
+
+
+def table_runner(vocab: int = 50) -> tuple[TorchRunner, Table]:
+    model = Table(torch.randn(vocab, vocab, generator=torch.Generator().manual_seed(1)) * 2)
+    layers = (LayerShape(1, 2, 2),)
+    kv = KVMemory(layers, pages=4, page_size=PAGE, dtype=torch.float32, device=model.device)
+    return TorchRunner(model, kv), model
+
+
+def part(tokens: Sequence[int], *, samples: bool = True, targets: Sequence[int] = (), **sampling: Any) -> Slice:
+    asked = Sampling(**sampling)
+    known = tuple(tokens) if asked.needs_history else ()
+    pages = (0,) * 20
+    return Slice(1, 1, 0, tuple(tokens), pages, samples, 0, asked, False, known, len(known), targets=tuple(targets))
+
+
+def test_nothing_is_reported_where_nobody_asks() -> None:
+    runner, model = table_runner()
+    output = runner.launch(StepPlan(1, (part([3, 4]), part([5], samples=False), part([6])))).result()
+    assert output == StepOutput((int(model.table[4].argmax()), int(model.table[6].argmax())))
+    assert model.asked == [2]
+
+
+def test_a_step_that_draws_nothing_computes_no_logits() -> None:
+    runner, model = table_runner()
+    assert runner.launch(StepPlan(1, (part([5], samples=False),))).result() == StepOutput(())
+    assert model.asked == []
+
+
+def test_log_probabilities_stand_beside_their_tokens() -> None:
+    runner, model = table_runner()
+    broken = 9
+    model.table[broken, 3] = math.nan
+    slices = (part([3], logprobs=2), part([4], samples=False, logprobs=2), part([5]), part([broken], logprobs=2))
+    output = runner.launch(StepPlan(1, slices)).result()
+    expected = oracle.logprobs(model.table[3].tolist(), output.tokens[0], 2)
+    assert output.tokens[2] == NOT_FINITE
+    assert output.logprobs[1:] == (None, None)
+    assert output.logprobs[0] is not None and output.logprobs[0].ids == expected.ids
+    assert output.prompt_logprobs == ()
+
+
+def test_the_tokens_so_far_are_heard() -> None:
+    runner, model = table_runner()
+    likeliest = int(model.table[3].argmax())
+    asked = part([likeliest, 3], bad_words=((likeliest,),))
+    assert runner.launch(StepPlan(1, (asked,))).result().tokens != (likeliest,)
+    penalized = part([likeliest, 3], repetition=100.0)
+    assert runner.launch(StepPlan(1, (penalized,))).result().tokens != (likeliest,)
+
+
+def test_prompt_log_probabilities_keep_to_their_slices_and_to_small_blocks() -> None:
+    runner, model = table_runner()
+    long = [n % 50 for n in range(150)]
+    slices = (
+        part([7], samples=True),
+        part(long, targets=long[1:], prompt_logprobs=1),
+        part([8, 9, 10], targets=[9, 10, 11], samples=False, prompt_logprobs=0),
+        part([12], prompt_logprobs=3),
+    )
+    output = runner.launch(StepPlan(1, slices)).result()
+    assert model.asked == [3, 64, 64, 24]
+    assert [len(each) for each in output.prompt_logprobs] == [0, 149, 3, 0]
+    for place, count in ((1, 1), (2, 0)):
+        for n, told in enumerate(output.prompt_logprobs[place]):
+            token, target = slices[place].tokens[n], slices[place].targets[n]
+            expected = oracle.logprobs(model.table[token].tolist(), target, count)
+            assert (told.ids, told.rank) == (expected.ids, expected.rank)
+            assert told.values == pytest.approx(expected.values, abs=1e-6)
+
+
+@pytest.mark.parametrize("chunk", [5, 16, 100])
+def test_log_probabilities_of_a_prompt_are_those_of_transformers(model: Path, chunk: int) -> None:
+    from transformers import LlamaForCausalLM
+
+    runner, _, _ = build(model)
+    tokens = [(13 * n + 5) % 300 for n in range(90)]
+    told: list[TokenLogprobs] = []
+    for start in range(0, len(tokens), chunk):
+        given, after = tuple(tokens[start : start + chunk]), tuple(tokens[start + 1 : start + chunk + 1])
+        asked = Slice(
+            1,
+            1,
+            start,
+            given,
+            tuple(range(1, 7)),
+            start + chunk >= 90,
+            0,
+            Sampling(prompt_logprobs=4),
+            False,
+            targets=after,
+        )
+        told += runner.launch(StepPlan(1, (asked,))).result().prompt_logprobs[0]
+    with torch.inference_mode():
+        logits = LlamaForCausalLM.from_pretrained(model).eval()(torch.tensor([tokens])).logits[0]
+    wanted = logits.double().log_softmax(dim=-1)
+    assert [each.ids[0] for each in told] == tokens[1:]
+    for place, each in enumerate(told):
+        assert each.values == pytest.approx(wanted[place, list(each.ids)].tolist(), abs=1e-4)
+        assert each.values[1:] == pytest.approx(wanted[place].topk(4).values.tolist(), abs=1e-4)

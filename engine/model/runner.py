@@ -1,14 +1,38 @@
-"""Runs steps with a Decoder on one device: plan in, tokens out. Knows no scheduling; it computes what it is handed."""
+"""Runs steps with a model on one device: plan in, tokens out. Knows no scheduling; it computes what it is handed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
 
-from ..door import Sampling
+import torch
+from torch import Tensor
+
+from ..door import Sampling, TokenLogprobs
 from ..stepping.pages import NULL_PAGE
 from ..stepping.plan import Slice, StepOutput, StepPlan
-from .batch import batch_of
-from .decoder import Decoder
+from .batch import StepBatch, batch_of
 from .kv import KVMemory
-from .sampler import Row, sample
+from .logprobs import prompt_logprobs, token_logprobs
+from .row import Row
+from .sampler import sample
+
+TARGET_ROWS = 64  # most prompt tokens whose logits over the whole vocabulary are held at once
+
+
+class CausalModel(Protocol):
+    """A decoder-only model on one device that keeps keys and values in pages."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def hidden(self, batch: StepBatch) -> Tensor:
+        """Compute a step and keep its keys and values: what `logits` takes, [T, hidden]."""
+        ...
+
+    def logits(self, rows: Tensor) -> Tensor:
+        """Logits [R, vocab] float32 of some rows [R, hidden] of `hidden`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +46,19 @@ class FinishedStep:
 
 
 class TorchRunner:
-    """A stepping.plan.Runner. `kv` is the memory that the decoder's backend writes to."""
+    """A stepping.plan.Runner. `kv` is the memory that the model's backend writes to."""
 
-    def __init__(self, decoder: Decoder, kv: KVMemory) -> None:
-        self.decoder = decoder
+    def __init__(self, model: CausalModel, kv: KVMemory) -> None:
+        self.model = model
         self.kv = kv
 
+    @torch.inference_mode()
     def launch(self, plan: StepPlan) -> FinishedStep:
         """Compute a plan with at least one slice. Raises what torch raises; pages of the plan are then undefined."""
-        logits = self.decoder.forward(batch_of(plan.slices, self.kv.page_size, self.decoder.device))
-        rows = [Row(s.sampling, s.position) for s in plan.slices if s.samples]
-        return FinishedStep(StepOutput(tuple(sample(logits, rows))))
+        batch = batch_of(plan.slices, self.kv.page_size, self.model.device)
+        hidden = self.model.hidden(batch)
+        tokens, logprobs = self._draw(hidden, batch, [part for part in plan.slices if part.samples])
+        return FinishedStep(StepOutput(tokens, logprobs, self._prompt_logprobs(hidden, batch, plan.slices)))
 
     def warm_up(self, lengths: tuple[int, ...] = (1, 1, 16)) -> None:
         """Run a few slices on the null page, so that the first request doesn't pay for what torch sets up lazily."""
@@ -42,6 +68,31 @@ class TorchRunner:
 
     def check(self) -> None:
         self.kv.check()
+
+    def _draw(
+        self, hidden: Tensor, batch: StepBatch, sampling: list[Slice]
+    ) -> tuple[tuple[int, ...], tuple[TokenLogprobs | None, ...]]:
+        """A token for each sampling slice, and what was asked for beside it."""
+        if not sampling:
+            return (), ()
+        logits = self.model.logits(hidden[batch.logit_rows])
+        tokens = sample(logits, [Row(part.sampling, part.position, part.known, part.prompt_len) for part in sampling])
+        counts = [part.sampling.logprobs for part in sampling]
+        asked = max(counts) >= 0
+        return tuple(tokens), tuple(token_logprobs(logits, tokens, counts)) if asked else ()
+
+    def _prompt_logprobs(
+        self, hidden: Tensor, batch: StepBatch, slices: Sequence[Slice]
+    ) -> tuple[tuple[TokenLogprobs, ...], ...]:
+        """For each slice those of its targets, computed a block at a time; () where no slice has any."""
+        counts = [part.sampling.prompt_logprobs for part in slices for _ in part.targets]
+        found: list[TokenLogprobs] = []
+        for start in range(0, len(counts), TARGET_ROWS):
+            block = slice(start, start + TARGET_ROWS)
+            logits = self.model.logits(hidden[batch.target_rows[block]])
+            found += prompt_logprobs(logits, batch.targets[block].tolist(), counts[block])
+        each = iter(found)
+        return tuple(tuple(islice(each, len(part.targets))) for part in slices) if found else ()
 
 
 def _blank_slice(length: int, page_size: int) -> Slice:
