@@ -3,6 +3,7 @@
 from tokenizers import AddedToken, decoders, models, normalizers
 from tokenizers import Tokenizer as Backend
 
+from fairstep.text.fast_codec import FastCodec
 from fairstep.text.tokenizer import Tokenizer
 
 WORDS = ["<unk>", "<s>", "</s>"]
@@ -23,7 +24,7 @@ def backend() -> Backend:
 
 
 def tokenizer() -> Tokenizer:
-    return Tokenizer(backend(), {"bos_token": "<s>", "eos_token": "</s>"}, None)
+    return Tokenizer(FastCodec(backend()), {"bos_token": "<s>", "eos_token": "</s>"}, None)
 
 
 def byte_ids(data: bytes) -> list[int]:

@@ -10,7 +10,7 @@ from tokenizers import decoders, models
 
 from fairstep.errors import ModelError
 from fairstep.text.detokenizer import Detokenizer
-from fairstep.text.pieces import Pieces
+from fairstep.text.fast_codec import FastCodec
 from fairstep.text.tokenizer import Tokenizer, load_tokenizer
 from fakes_sentencepiece import BYTES, IDS, TOKENS, WORDS, backend, byte_ids, tokenizer
 from fakes_text import BOS, VOCAB, FakeTokenizer
@@ -174,7 +174,7 @@ def test_ids_outside_the_vocabulary_have_no_text() -> None:
 
 def test_without_a_decoder_tokens_are_joined_by_spaces() -> None:
     words = Backend(models.WordLevel({"one": 0, "two": 1, "?": 2}, unk_token="?"))
-    tokens = Tokenizer(words, {}, None)
+    tokens = Tokenizer(FastCodec(words), {}, None)
     assert stream(tokens.detokenizer(()), [0, 1, 0]) == words.decode([0, 1, 0]) == "one two one"
     assert stream(tokens.detokenizer([1]), [0]) == " one"
 
@@ -192,7 +192,7 @@ def test_a_decoder_that_looks_beyond_single_tokens_is_refused(decoder: decoders.
     words = Backend(models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
     words.decoder = decoder
     with pytest.raises(ModelError, match="decoder is not supported"):
-        Pieces(words)
+        FastCodec(words)
 
 
 @pytest.fixture(scope="module")
@@ -207,8 +207,8 @@ def test_the_real_models_random_ids_stream_as_the_library_decodes(
     real: Tokenizer, ids: list[int], cut: int, skip: bool
 ) -> None:
     prompt, answer = ids[:cut], ids[cut:]
-    whole = real._backend.decode(ids, skip_special_tokens=skip)
-    before = real._backend.decode(prompt, skip_special_tokens=skip)
+    whole = real._codec._backend.decode(ids, skip_special_tokens=skip)
+    before = real._codec._backend.decode(prompt, skip_special_tokens=skip)
     detokenizer = real.detokenizer(prompt, skip_special=skip)
     assert stream(detokenizer, answer) == whole[len(before) :]
     assert real.decode(ids, skip_special=skip) == whole

@@ -106,3 +106,18 @@ def test_a_long_partial_match_costs_a_few_steps_a_character() -> None:
     shown = "".join(matcher.push("a")[0] for _ in range(5000))
     assert steps == 5000  # held text is never read again
     assert shown == "a" * (5000 - 1023)
+
+
+@given(st.text(alphabet="ab", max_size=30), st.lists(st.text(alphabet="ab", min_size=1, max_size=4), max_size=3))
+def test_included_stop_strings_hold_nothing_back_and_end_the_text(text: str, stops: list[str]) -> None:
+    matcher, plain = StopMatcher(tuple(stops), include=True), StopMatcher(tuple(stops))
+    shown, expected, ended = "", "", None
+    for char in text:
+        piece, ended = matcher.push(char)
+        shown += piece
+        before, same = plain.push(char)
+        expected += before
+        assert ended == same and matcher.held == ""
+        if ended:
+            break
+    assert shown == expected + (ended or plain.flush())

@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairstep.text.stream import Piece, TextStream
-from fakes_text import BOS, EOS, FakeTokenizer
+from fakes_text import BOS, EOS, TURN, FakeTokenizer
 
 
-def answer(ids: list[int], stops: tuple[str, ...] = (), min_tokens: int = 0) -> tuple[Piece, list[Piece], TextStream]:
+def answer(
+    ids: list[int], stops: tuple[str, ...] = (), min_tokens: int = 0, *, include_stop: bool = False
+) -> tuple[Piece, list[Piece], TextStream]:
     """All pieces of an answer, token by token, and the same joined."""
-    stream = TextStream(FakeTokenizer().detokenizer(()), stops, min_tokens)
+    stream = TextStream(FakeTokenizer().detokenizer(()), stops, min_tokens, include_stop=include_stop)
     pieces = [stream.push((token,)) for token in ids] + [stream.finish()]
     return joined(pieces), pieces, stream
 
@@ -44,14 +46,26 @@ def test_text_is_cut_at_the_stop_string_and_ids_end_with_the_token_that_complete
     assert whole.text == min((plain[ending].split(stop)[0] for stop in stops if stop in plain[ending]), key=len)
 
 
-@given(streams, stop_strings, st.integers(0, 12), st.lists(st.integers(0, 30), max_size=5))
-def test_any_grouping_of_the_tokens_gives_the_same_answer(
-    ids: list[int], stops: tuple[str, ...], min_tokens: int, cuts: list[int]
+@given(streams, stop_strings, st.integers(0, 12))
+def test_a_stop_string_that_stays_ends_the_text_and_changes_nothing_else(
+    ids: list[int], stops: tuple[str, ...], min_tokens: int
 ) -> None:
-    stream = TextStream(FakeTokenizer().detokenizer(()), stops, min_tokens)
+    cut, _, _ = answer(ids, stops, min_tokens)
+    whole, pieces, stream = answer(ids, stops, min_tokens, include_stop=True)
+    assert whole == Piece(cut.text + (cut.stopped or ""), cut.token_ids, cut.stopped)
+    assert stream.count == len(cut.token_ids) and stream.held == 0
+    shown = [piece for piece in pieces if piece.text or piece.token_ids]
+    assert len(shown) <= len(ids) + 1
+
+
+@given(streams, stop_strings, st.integers(0, 12), st.lists(st.integers(0, 30), max_size=5), st.booleans())
+def test_any_grouping_of_the_tokens_gives_the_same_answer(
+    ids: list[int], stops: tuple[str, ...], min_tokens: int, cuts: list[int], include_stop: bool
+) -> None:
+    stream = TextStream(FakeTokenizer().detokenizer(()), stops, min_tokens, include_stop=include_stop)
     places = sorted({0, len(ids), *(min(cut, len(ids)) for cut in cuts)})
     pieces = [stream.push(ids[a:b]) for a, b in pairwise(places)] + [stream.finish()]
-    assert joined(pieces) == answer(ids, stops, min_tokens)[0]
+    assert joined(pieces) == answer(ids, stops, min_tokens, include_stop=include_stop)[0]
 
 
 @given(streams, stop_strings)
@@ -144,3 +158,31 @@ def test_an_unfinished_character_comes_out_with_its_ids_at_the_end() -> None:
     whole, _, _ = answer([97, first])
     assert whole == Piece("a\ufffd", (97, first))
     assert second  # the byte that never came
+
+
+def test_a_stop_id_whose_text_stays_is_shown_as_it_would_be_elsewhere() -> None:
+    plain = TextStream(FakeTokenizer().detokenizer(()), include_stop=True)
+    assert plain.push([97, 98], stop_id=98) == Piece("ab", (97, 98))
+    hidden = TextStream(FakeTokenizer().detokenizer((), skip_special=True), include_stop=True)
+    assert hidden.push([97, EOS], stop_id=EOS) == Piece("a", (97, EOS))
+    shown = TextStream(FakeTokenizer().detokenizer((), skip_special=False), include_stop=True)
+    assert shown.push([97, EOS], stop_id=EOS) == Piece("a<eos>", (97, EOS))
+
+
+@pytest.mark.parametrize("skip_special", [True, False])
+def test_a_stop_string_that_is_a_special_token_stays_even_where_such_are_hidden(skip_special: bool) -> None:
+    stream = TextStream(
+        FakeTokenizer().detokenizer((), skip_special=skip_special),
+        ("<turn>",),
+        include_stop=True,
+        special_stops={TURN: "<turn>"},
+    )
+    half = "é".encode()[0]
+    assert joined([stream.push([97, half]), stream.push([TURN], stop_id=TURN), stream.finish()]) == Piece(
+        "a\ufffd<turn>", (97, half, TURN), "<turn>"
+    )
+
+
+def test_a_stop_string_that_the_stop_token_completes_wins_if_it_stays() -> None:
+    stream = TextStream(FakeTokenizer().detokenizer(()), ("ab",), include_stop=True)
+    assert stream.push([97, 98], stop_id=98) == Piece("ab", (97, 98), "ab")

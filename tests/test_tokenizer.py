@@ -14,10 +14,12 @@ from tokenizers import pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from fairstep.errors import InvalidRequest, ModelError
+from fairstep.text.fast_codec import FastCodec, byte_alphabet
 from fairstep.text.gguf_tokenizer import build_tokenizer
-from fairstep.text.pieces import byte_alphabet
+from fairstep.text.sentencepiece_codec import SentencePieceCodec
 from fairstep.text.tokenizer import Tokenizer, load_tokenizer
 from fakes_sentencepiece import WORDS, backend
+from trained_vocabularies import train
 
 HELLO = [{"role": "user", "content": "hi"}]
 TEMPLATE = "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}"
@@ -205,7 +207,7 @@ def from_pieces(trained: sentencepiece.SentencePieceProcessor) -> Tokenizer:
         "tokenizer.ggml.eos_token_id": 2,
         "tokenizer.ggml.unknown_token_id": 0,
     }
-    return Tokenizer(build_tokenizer(metadata), {"bos_token": "<s>", "eos_token": "</s>"}, None)
+    return Tokenizer(FastCodec(build_tokenizer(metadata)), {"bos_token": "<s>", "eos_token": "</s>"}, None)
 
 
 @settings(deadline=None)
@@ -283,6 +285,55 @@ def test_half_a_character_is_refused_by_field(text: str, tmp_path: Path) -> None
     with pytest.raises(InvalidRequest, match="messages holds half a character") as caught:
         tokenizer.encode_chat([{"role": "user", "content": text}])
     assert caught.value.param == "messages"
+
+
+@pytest.fixture
+def lettered(tmp_path: Path) -> Tokenizer:
+    """Byte-level, with tokens for "ab", "abc" and " a"."""
+    return load_tokenizer(str(write_gguf(tmp_path / "m.gguf", byte_level("gpt-2"))))
+
+
+def test_tokens_have_their_real_bytes(lettered: Tokenizer) -> None:
+    ids = lettered.encode("<bos>é a<think>")
+    assert [lettered.token_bytes(token) for token in ids] == [b"<bos>", b"\xc3", b"\xa9", b" a", b"<think>"]
+    assert [lettered.token_text(token) for token in ids] == ["<bos>", "\ufffd", "\ufffd", " a", "<think>"]
+    assert [lettered.token_bytes(token) for token in (-1, lettered.vocab_size, 2**40)] == [b"", b"", b""]
+
+
+def test_a_word_is_bad_alone_and_after_a_space(lettered: Tokenizer) -> None:
+    alone, spaced = lettered.encode("a"), lettered.encode(" a")
+    assert [lettered.token_bytes(token) for token in (*alone, *spaced)] == [b"a", b" a"]
+    assert lettered.bad_word_ids("a") == lettered.bad_word_ids("  a") == (tuple(alone), tuple(spaced))
+
+
+def test_a_spelling_that_ends_in_another_is_not_given_twice(lettered: Tokenizer) -> None:
+    """After a space "cab" is that space and the word alone."""
+    assert lettered.bad_word_ids("cab") == (tuple(lettered.encode("cab")),)
+
+
+@pytest.mark.parametrize("word", ["", "  "])
+def test_an_empty_bad_word_is_refused(word: str, lettered: Tokenizer) -> None:
+    with pytest.raises(InvalidRequest, match="empty word") as caught:
+        lettered.bad_word_ids(word)
+    assert caught.value.param == "bad_words"
+
+
+@pytest.mark.parametrize("squeeze", [True, False])
+@pytest.mark.parametrize("prefix", [True, False])
+def test_a_sentencepiece_word_is_bad_with_its_space_and_within_a_text(prefix: bool, squeeze: bool) -> None:
+    how = {"add_dummy_prefix": prefix, "remove_extra_whitespaces": squeeze, "normalization_rule_name": "identity"}
+    codec = SentencePieceCodec(train("bpe", **how))
+    tokenizer = Tokenizer(codec, codec.named, None)
+    spelled = {b"".join(map(tokenizer.token_bytes, ids)) for ids in tokenizer.bad_word_ids("cat")}
+    assert spelled == {b" cat", b"cat"}
+
+
+def test_a_chat_may_leave_its_last_message_open(tmp_path: Path) -> None:
+    path = write_directory(tmp_path, bos=True, template=TEMPLATE + "{{ extra }}")
+    tokenizer = load_tokenizer(str(path))
+    how = {"add_generation_prompt": False, "continue_final_message": True}
+    assert tokenizer.encode_chat(HELLO, **how) == [1, *tokenizer.encode("[user]hi", add_special=False)]
+    assert tokenizer.render(HELLO, template_kwargs={"extra": "!"}) == "[user]hi!"
 
 
 # --- the default model

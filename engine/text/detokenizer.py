@@ -2,8 +2,8 @@
 
 The text begins where the prompt's text ends. A character that the prompt's last bytes began belongs to the prompt.
 Bytes that are not UTF-8 become U+FFFD and the text goes on; at most three bytes are ever held back. One rule
-differs from a SentencePiece tokenizer's own decoder: that one turns a whole run of byte tokens to U+FFFD if
-one of them is wrong, which nobody can know while the run goes on; here the good characters of a run stay.
+differs from the `tokenizers` library's decoder of byte tokens: that one turns a whole run of them to U+FFFD if one is
+wrong, which nobody can know while the run goes on; here the good characters of a run stay, as in sentencepiece itself.
 """
 
 import codecs
@@ -36,10 +36,7 @@ class Detokenizer:
 
     def push(self, ids: Sequence[int]) -> str:
         """The text that these ids add, as far as its characters are complete."""
-        data = b"".join([self._pieces.of(token, skip_special=self._skip_special) for token in ids])
-        if self._strip_left:
-            data = self._strip(data)
-        return self._own(self._utf8.decode(data))
+        return self._own(self._utf8.decode(b"".join([self._bytes(token) for token in ids])))
 
     def finish(self) -> str:
         """What is held back, as U+FFFD."""
@@ -53,21 +50,22 @@ class Detokenizer:
             self._prompt_marks = 0
         return text.translate(UNDECODABLE) if self._pieces.mark_each_byte else text
 
-    def _strip(self, data: bytes) -> bytes:
+    def _bytes(self, token: int) -> bytes:
+        data = self._pieces.of(token, skip_special=self._skip_special)
+        return self._strip(token, data) if self._strip_left and data else data
+
+    def _strip(self, token: int, data: bytes) -> bytes:
         """Take off what a text does not begin with, until it has begun."""
-        while self._strip_left and data:
-            if not data.startswith(self._pieces.strip):
-                self._strip_left = 0
-                break
-            data = data[len(self._pieces.strip) :]
-            self._strip_left -= 1
+        count = min(self._strip_left, self._pieces.leading(token))
+        data = data[count * len(self._pieces.strip) :]
+        self._strip_left = 0 if data else self._strip_left - count
         return data
 
     def _strip_beginning(self, prompt_ids: Sequence[int]) -> None:
         for token in prompt_ids:
             if not self._strip_left:
                 return
-            self._strip(self._pieces.of(token, skip_special=self._skip_special))
+            self._bytes(token)
 
     def _tail(self, prompt_ids: Sequence[int]) -> bytes:
         """The prompt's last bytes, enough to tell whether it ends inside a character."""

@@ -1,4 +1,4 @@
-"""Stop strings in a stream of text: a partial match is held back, a whole one ends the text before it.
+"""Stop strings in a stream of text: a partial match is held back, a whole one ends the text before it (or after it).
 
 Knows no tokens. One automaton a stop string, character by character (Knuth, Morris, Pratt 1977), so that the outcome
 does not depend on where the pieces of text are cut. The first stop string to be completed wins; of those completed
@@ -8,9 +8,13 @@ however much is held back.
 
 
 class StopMatcher:
-    """Finds the first completed stop string. `held` is text that may still turn out to be one."""
+    """Finds the first completed stop string. `held` is text that may still turn out to be one.
 
-    def __init__(self, stops: tuple[str, ...]) -> None:
+    include: a completed stop string stays in the text, as its end; nothing need be held back then.
+    """
+
+    def __init__(self, stops: tuple[str, ...], *, include: bool = False) -> None:
+        self._include = include
         self._stops = tuple(sorted(dict.fromkeys(stops), key=len, reverse=True))
         self._borders = tuple(_borders(stop) for stop in self._stops)
         self._matched = [0] * len(self._stops)
@@ -25,15 +29,15 @@ class StopMatcher:
         """
         if self._done:
             return "", None
-        if not self.held and self._first.isdisjoint(text):
+        if not any(self._matched) and self._first.isdisjoint(text):
             return text, None
         text, start = self.held + text, len(self.held)
         for end in range(start, len(text)):
             stop = self._advance(text[end])
             if stop is not None:
                 self._done, self.held = True, ""
-                return text[: end + 1 - len(stop)], stop
-        safe = len(text) - max(self._matched)
+                return text[: end + 1 if self._include else end + 1 - len(stop)], stop
+        safe = len(text) if self._include else len(text) - max(self._matched)
         self.held = text[safe:]
         return text[:safe], None
 

@@ -1,7 +1,7 @@
 """One answer's text as it grows: detokenizer and stop strings together. Knows no engine and no HTTP."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .detokenizer import Detokenizer
@@ -23,27 +23,44 @@ class TextStream:
     A stop string must lie wholly in text that came with token number `min_tokens` or a later one: earlier text is
     shown at once and takes no part in a match. The ids end with the token that completed the stop string.
     `count` is the number of tokens taken; tokens after a stop string are neither shown nor counted.
+    include_stop: the stop string, or the text of the stop token, stays. special_stops: stop strings that are special
+    tokens, by id: their text may be one that the detokenizer hides.
     """
 
-    def __init__(self, detokenizer: Detokenizer, stops: tuple[str, ...] = (), min_tokens: int = 0) -> None:
+    def __init__(
+        self,
+        detokenizer: Detokenizer,
+        stops: tuple[str, ...] = (),
+        min_tokens: int = 0,
+        *,
+        include_stop: bool = False,
+        special_stops: Mapping[int, str] | None = None,
+    ) -> None:
         self._detokenizer = detokenizer
-        self._matcher = StopMatcher(stops)
+        self._matcher = StopMatcher(stops, include=include_stop)
         self._min_tokens = min_tokens
+        self._include_stop = include_stop
+        self._special_stops = special_stops or {}
         self._waiting: deque[tuple[int, int]] = deque()  # (id, characters of text up to its end)
         self._decoded = 0  # characters made so far
         self._ended = False
         self.count = 0
 
+    @property
+    def held(self) -> int:
+        """How many ids wait for their text."""
+        return len(self._waiting)
+
     def push(self, ids: Sequence[int], stop_id: int | None = None) -> Piece:
-        """Take new tokens. `stop_id`: the last of `ids` ended the answer; it is counted but has no text."""
+        """Take new tokens. `stop_id`: the last of `ids` ended the answer; without include_stop it has no text."""
         shown: list[str] = []
         last = len(ids) - 1
         for place, token in enumerate(ids):
             if self._ended:
                 break
             self.count += 1
-            text = "" if stop_id is not None and place == last else self._detokenizer.push((token,))
-            safe, stopped = self._match(text)
+            ends = stop_id is not None and place == last
+            safe, stopped = self._match(self._last_text(token) if ends else self._detokenizer.push((token,)))
             shown.append(safe)
             self._waiting.append((token, self._decoded + self._detokenizer.pending))
             if stopped is not None:
@@ -58,6 +75,14 @@ class TextStream:
         self._ended = True
         text, stopped = self._match(self._detokenizer.finish())
         return Piece(text + self._matcher.flush(), self._leave_all(), stopped)
+
+    def _last_text(self, token: int) -> str:
+        """The text of the stop token."""
+        if not self._include_stop:
+            return ""
+        if token in self._special_stops:
+            return self._detokenizer.finish() + self._special_stops[token]
+        return self._detokenizer.push((token,))
 
     def _match(self, text: str) -> tuple[str, str | None]:
         self._decoded += len(text)

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 TRY_OUT = ({"role": "user", "content": "hello"},)
+# what a template or its renderer is given by us, or would take for an order of its own
+OURS = frozenset(
+    (
+        *("messages", "conversation", "tools", "add_generation_prompt", "continue_final_message"),
+        *("chat_template", "tokenize", "sanitize_control_tokens", "padding", "truncation", "max_length"),
+        *("return_tensors", "return_dict", "return_assistant_tokens_mask", "tokenizer_kwargs"),
+    )
+)
 
 
 class ChatTemplate:
@@ -30,10 +38,19 @@ class ChatTemplate:
             except TemplateError:
                 return
 
-    def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        template_kwargs: Mapping[str, Any] | None = None,
+    ) -> str:
         """The prompt text. A message has a role and a content: a string, or parts of type "text", which are joined.
 
-        Raises TemplateError with the template's own words, InvalidRequest for messages of another shape.
+        continue_final_message leaves the last message open: the text ends with its content. template_kwargs are
+        further names the template may read. Raises TemplateError with the template's own words, InvalidRequest for
+        messages of another shape, for both flags at once and for a name that is not the caller's to set.
         """
         if self._source is None:
             raise TemplateError(
@@ -41,14 +58,31 @@ class ChatTemplate:
                 "messages",
             )
         plain = _plain(messages)
+        more = self._callers_names(template_kwargs or {})
+        if continue_final_message:
+            _check_open_end(plain, add_generation_prompt)
         try:
             text = self._renderer.apply_chat_template(
-                plain, tokenize=False, add_generation_prompt=add_generation_prompt
+                plain,
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+                **more,
             )
         except Exception as error:  # a template is code from outside: whatever it raises is its refusal
             reason = str(error) or type(error).__name__
             raise TemplateError(f"the model's chat template refused the messages: {reason}", "messages") from error
         return str(text)
+
+    def _callers_names(self, template_kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The names, if none of them is one that we or the model give the template."""
+        for name in template_kwargs:
+            if name in OURS or name in self._tokens:
+                raise InvalidRequest(
+                    f"chat_template_kwargs must not set {name!r}: it has a field of its own or is the model's",
+                    "chat_template_kwargs",
+                )
+        return template_kwargs
 
     @cached_property
     def _renderer(self) -> "PreTrainedTokenizerFast":
@@ -70,6 +104,17 @@ def _plain(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             raise InvalidRequest(f"messages[{place}] must be an object with a role, a string", "messages")
         plain.append({**message, "content": _text(message.get("content"), place)})
     return plain
+
+
+def _check_open_end(messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool) -> None:
+    if add_generation_prompt:
+        raise InvalidRequest(
+            "continue_final_message and add_generation_prompt exclude each other: the answer either goes on with the "
+            "last message or begins a new one; set one of them to false",
+            "continue_final_message",
+        )
+    if not isinstance(messages[-1]["content"], str):
+        raise InvalidRequest("continue_final_message is set, but the last message has no content", "messages")
 
 
 def _text(content: object, place: int) -> str | None:

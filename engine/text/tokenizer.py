@@ -1,24 +1,21 @@
-"""Text to token ids and back, and chats to ids. Front side: no torch. Safe to call from several threads at once.
+"""Text to token ids and back, and chats to ids, over whatever codec a model's files give.
 
-A GGUF file's tokenizer is built from its metadata; a directory's is read by transformers.
+Front side: no torch. Safe to call from several threads at once.
 """
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-from tokenizers import Tokenizer as Backend
 
 from ..errors import InvalidRequest, ModelError
 from ..model.gguf_header import read_gguf_header
 from ..model.sources import resolve
+from .codec import Codec
 from .detokenizer import Detokenizer
+from .fast_codec import FastCodec
 from .gguf_tokenizer import build_tokenizer, special_tokens
-from .pieces import Pieces
 from .template import ChatTemplate
-
-NORMALIZED = 4  # no normalizer in use makes a text shorter than a quarter
+from .tokenizer_directory import read_directory
 
 
 class Tokenizer:
@@ -27,16 +24,12 @@ class Tokenizer:
     longest_token: no token stands for more characters of a text.
     """
 
-    def __init__(self, backend: Backend, named: Mapping[str, str], chat_template: str | None) -> None:
-        backend.no_truncation()
-        backend.no_padding()
-        self._backend = backend
-        self._pieces = Pieces(backend)
+    def __init__(self, codec: Codec, named: Mapping[str, str], chat_template: str | None) -> None:
+        self._codec = codec
+        self._pieces = codec.pieces
         self._template = ChatTemplate(chat_template, named)
-        self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
-        # in characters; where a normalizer may shorten texts, a text can be longer than its tokens
-        longest = max(map(len, backend.get_vocab()))
-        self.longest_token = longest if backend.normalizer is None else NORMALIZED * longest
+        self.vocab_size = codec.size
+        self.longest_token = codec.longest
         self.bos_id = self._id(named.get("bos_token"))
         self.eos_id = self._id(named.get("eos_token"))
         self._adds_bos = self.bos_id is not None and self.encode("")[:1] == [self.bos_id]
@@ -55,17 +48,56 @@ class Tokenizer:
         whole = self.detokenizer((), skip_special=skip_special)
         return whole.push(ids) + whole.finish()
 
-    def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
-        """The messages as one prompt text. Raises TemplateError, or InvalidRequest for a wrong shape."""
-        return self._template.render(messages, add_generation_prompt=add_generation_prompt)
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        template_kwargs: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The messages as one prompt text, as ChatTemplate.render; raises what that raises."""
+        return self._template.render(
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            template_kwargs=template_kwargs,
+        )
 
-    def encode_chat(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> list[int]:
-        """Token ids of a chat. It begins with exactly one BOS if the template writes one or the tokenizer adds one."""
-        text = self.render(messages, add_generation_prompt=add_generation_prompt)
-        ids = self._encode(text, False, "messages")
+    def encode_chat(self, messages: Sequence[Mapping[str, Any]], **how: Any) -> list[int]:
+        """Token ids of a chat; `how` is that of render.
+
+        They begin with exactly one BOS if the template writes one or the tokenizer adds one.
+        """
+        ids = self._encode(self.render(messages, **how), False, "messages")
         if self._adds_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
             return [self.bos_id, *ids]
         return ids
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes a token stands for; a special token's are its text; none outside the vocabulary."""
+        return self._pieces.of(token, skip_special=False)
+
+    def token_text(self, token: int) -> str:
+        """A token's bytes as text, U+FFFD for those that are no characters by themselves."""
+        return self.token_bytes(token).decode("utf-8", "replace")
+
+    def bad_word_ids(self, word: str) -> tuple[tuple[int, ...], ...]:
+        """Every spelling of a word in tokens: at the beginning of a text, after a space, within a line or a word.
+
+        Of two spellings where one is the other's end, only the shorter is given: it forbids both. Spaces before the
+        word don't count. Raises InvalidRequest for a word without text.
+        """
+        bare = word.lstrip(" ")
+        if not bare:
+            raise InvalidRequest("bad_words must not hold an empty word", "bad_words")
+        places = [("", bare), ("", " " + bare), ("a", " " + bare), ("\n", bare)]
+        spellings = {self._follow(before, text) for before, text in places}
+        kept: list[tuple[int, ...]] = []
+        for spelling in sorted(spellings - {()}, key=lambda ids: (len(ids), ids)):
+            if not any(spelling[-len(shorter) :] == shorter for shorter in kept):
+                kept.append(spelling)
+        return tuple(kept)
 
     def detokenizer(self, prompt_ids: Sequence[int], *, skip_special: bool = True) -> Detokenizer:
         """A new stream of text that follows `prompt_ids`."""
@@ -82,12 +114,16 @@ class Tokenizer:
 
     def _encode(self, text: str, add_special: bool, param: str) -> list[int]:
         check_text(text, param)
-        # of the backend's methods only the batched ones release the GIL
-        ids: list[int] = self._backend.encode_batch_fast([text], add_special_tokens=add_special)[0].ids
-        return ids
+        return self._codec.encode(text, add_special=add_special)
+
+    def _follow(self, before: str, text: str) -> tuple[int, ...]:
+        """The ids of a text that follows another; none if they share a token."""
+        start = self._encode(before, False, "bad_words")
+        ids = self._encode(before + text, False, "bad_words")
+        return tuple(ids[len(start) :]) if ids[: len(start)] == start else ()
 
     def _id(self, text: str | None) -> int | None:
-        return None if text is None else self._backend.token_to_id(text)
+        return None if text is None else self._codec.id_of(text)
 
 
 def check_text(text: str, param: str) -> None:
@@ -102,7 +138,7 @@ def check_text(text: str, param: str) -> None:
 
 
 def load_tokenizer(model: str) -> Tokenizer:
-    """The tokenizer of an alias, a directory, a .gguf file or a hub id. Raises ModelError."""
+    """The tokenizer of an alias, a directory, a .gguf file or a hub id. Raises ModelError naming the file."""
     source = resolve(model)
     return _from_gguf(source.path) if source.kind == "gguf" else _from_directory(source.path)
 
@@ -110,7 +146,8 @@ def load_tokenizer(model: str) -> Tokenizer:
 def _from_gguf(path: Path) -> Tokenizer:
     metadata = read_gguf_header(path).metadata
     try:
-        return Tokenizer(build_tokenizer(metadata), special_tokens(metadata), metadata.get("tokenizer.chat_template"))
+        codec = FastCodec(build_tokenizer(metadata))
+        return Tokenizer(codec, special_tokens(metadata), metadata.get("tokenizer.chat_template"))
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
     except Exception as error:  # tokenizers raises a bare Exception
@@ -118,40 +155,12 @@ def _from_gguf(path: Path) -> Tokenizer:
 
 
 def _from_directory(path: Path) -> Tokenizer:
-    """Through transformers: tokenizer.json as it stands, else whatever AutoTokenizer can convert (imports torch)."""
-    from transformers import PreTrainedTokenizerFast
-
     try:
-        if (path / "tokenizer.json").is_file():
-            loaded = PreTrainedTokenizerFast.from_pretrained(path)
-        else:
-            loaded = _converted(path)
-        named = {name: text for name, text in loaded.special_tokens_map.items() if isinstance(text, str)}
-        return Tokenizer(loaded.backend_tokenizer, named, _one_template(loaded.chat_template))
+        return Tokenizer(*read_directory(path))
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
     except Exception as error:  # transformers and its converters raise many kinds
         raise ModelError(f"{path}: the tokenizer cannot be read: {_first_line(error)}") from error
-
-
-def _converted(path: Path) -> Any:
-    if (path / "tokenizer.model").is_file() and not _importable("google.protobuf"):
-        raise ModelError("it has a tokenizer.model but no tokenizer.json; to convert it, pip install protobuf")
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-
-
-def _importable(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:  # not even the package above it
-        return False
-
-
-def _one_template(template: str | Mapping[str, str] | None) -> str | None:
-    """A model may have several templates by name; chats take the default one."""
-    return template.get("default") if isinstance(template, Mapping) else template
 
 
 def _first_line(error: Exception) -> str:
