@@ -5,11 +5,9 @@ Everything but loading and tokenizing runs on the loop, in short turns; nothing 
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
-from uuid import uuid4
+from typing import Any, Self, Unpack
 from weakref import WeakValueDictionary
 
 from .clock import Clock, MonotonicClock
@@ -22,16 +20,15 @@ from .front import Front
 from .links import Build, Link, ProcessLink, ThreadLink
 from .machine import Machine
 from .metrics import Live, Metrics
-from .request import Completion, Delta, Request, SamplingParams, Usage
+from .request import Completion, Delta, Place, Request, SamplingParams, Usage
 from .streams import PromptStream, Stream
 from .text.tokenizer import Tokenizer, load_tokenizer
+from .text_thread import SHORT_TEXT, TextThread, characters
 from .worker import ProgressCall, build
 
 NOT_STARTED = "the engine has not started"
 CLOSED = "the engine was closed"
 log = logging.getLogger(__name__)
-
-SHORT_TEXT = 2_000  # characters that tokenize in well under a millisecond: not worth a thread
 
 
 class AsyncEngine:
@@ -73,7 +70,7 @@ class AsyncEngine:
         self._front: Front | None = None
         # weak: a stream that its reader has lost must be collected, which cancels it
         self._streams: WeakValueDictionary[str, Stream] = WeakValueDictionary()
-        self._long_texts = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fairstep-text")
+        self._texts = TextThread()
 
     # --- life
 
@@ -105,7 +102,7 @@ class AsyncEngine:
     async def stop(self) -> None:
         """End what is under way with an error, then the worker. Harmless when stopped."""
         self._fail(CLOSED)
-        self._long_texts.shutdown(wait=False, cancel_futures=True)
+        self._texts.close()
         await self._link.stop()
 
     async def __aenter__(self) -> Self:
@@ -124,80 +121,82 @@ class AsyncEngine:
         assert self._tokenizer is not None, "start() first"
         return self._tokenizer
 
-    async def encode(self, text: str) -> tuple[int, ...]:
-        """Token ids of a text; long texts are tokenized off the event loop. Raises InvalidRequest or ContextTooLong."""
-        if len(text) <= SHORT_TEXT:
-            return tuple(self.tokenizer.encode(text))
-        return tuple(await self._off_loop(len(text), lambda: self.tokenizer.encode(text)))
+    async def encode(self, text: str, *, add_special: bool = True, any_length: bool = False) -> tuple[int, ...]:
+        """Token ids of a text; long texts are tokenized off the event loop. Raises InvalidRequest or ContextTooLong.
 
-    async def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+        add_special: with what the model's tokenizer puts before and after a text. any_length: also of a text that
+        cannot fit the context, for callers that cut it.
+        """
+        if len(text) > SHORT_TEXT:
+            self._check_length(len(text), any_length)
+            return await self._texts.run(len(text), lambda: self.tokenizer.encode(text, add_special=add_special))
+        return tuple(self.tokenizer.encode(text, add_special=add_special))
+
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], *, any_length: bool = False, **how: Any
+    ) -> tuple[int, ...]:
         """Token ids of a conversation through the model's chat template, off the event loop.
 
-        Raises TemplateError, InvalidRequest or ContextTooLong.
+        how: as in Tokenizer.render. Raises TemplateError, InvalidRequest or ContextTooLong.
         """
-        return tuple(await self._off_loop(characters(messages), lambda: self.tokenizer.encode_chat(messages)))
+        length = characters(messages)
+        self._check_length(length, any_length)
+        return await self._texts.run(length, lambda: self.tokenizer.encode_chat(messages, **how))
 
-    async def _off_loop(self, length: int, encode: Callable[[], list[int]]) -> list[int]:
-        """Long texts share one thread of their own, so that short ones, and stopping, never wait for them."""
+    def _check_length(self, length: int, any_length: bool) -> None:
+        """Refuse a text that cannot fit before it is tokenized."""
         context = self._alive().info.context
-        if length > context * self.tokenizer.longest_token:
+        if length > context * self.tokenizer.longest_token and not any_length:
             raise ContextTooLong(
                 f"a text of {length} characters is longer than the context of {context} tokens", "prompt"
             )
-        pool = self._long_texts if length > SHORT_TEXT else None
-        return await asyncio.get_running_loop().run_in_executor(pool, encode)
 
     # --- requests
 
-    def submit(
-        self,
-        prompt_ids: Sequence[int],
-        params: SamplingParams | None = None,
-        *,
-        tenant: str = "anonymous",
-        priority: int = 0,
-        deadline: float | None = None,
-        request_id: str | None = None,
-        arrival: float | None = None,
-    ) -> Stream:
+    def submit(self, prompt_ids: Sequence[int], params: SamplingParams | None = None, **place: Unpack[Place]) -> Stream:
         """Let token ids wait for their turn. Call it on the engine's loop; RuntimeError elsewhere.
 
-        priority: lower is sooner. deadline, arrival: instants of the engine's clock (`now()`); arrival counts from the
-        call by default. Raises InvalidRequest naming the field, ContextTooLong, EngineClosed or EngineDead.
+        place: tenant, priority, deadline, arrival, request_id (see Place). Raises InvalidRequest naming the field,
+        ContextTooLong, EngineClosed or EngineDead.
+        """
+        return self.submit_group(prompt_ids, params, 1, **place)[0]
+
+    def submit_group(
+        self, prompt_ids: Sequence[int], params: SamplingParams | None, n: int, **place: Unpack[Place]
+    ) -> list[Stream]:
+        """Let n answers to one prompt wait for their turn: the prompt is computed once, each draws with its own seed.
+
+        As Request.siblings tells; all or none are taken. Otherwise like submit().
         """
         front = self._alive()
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError("submit() must be called on the event loop that started the engine")
-        request = Request(
-            id=request_id or uuid4().hex,
-            prompt_ids=tuple(prompt_ids),
-            params=params or SamplingParams(),
-            tenant=tenant,
-            priority=priority,
-            deadline=deadline,
-            arrival=self._clock.now() if arrival is None else arrival,
-        )
-        front.submit(request)
-        stream = Stream(request.id, self._cancel)
-        self._streams[request.id] = stream
+        now = self._clock.now()
+        requests = Request.at(prompt_ids, params, now, place).siblings(n)
+        ended = front.submit(*requests, now=now)
+        streams = [Stream(request.id, self._cancel) for request in requests]
+        self._streams.update({stream.request_id: stream for stream in streams})
+        self._deliver(ended)
         self._send_orders()
-        return stream
+        return streams
 
-    def stream(self, prompt: Prompt, params: SamplingParams | None = None, **how: Any) -> PromptStream:
-        """The answer to a text or to token ids, for `async for`; leaving the loop cancels it. `how` as in submit()."""
-        arrival = self._clock.now()
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None, **place: Unpack[Place]) -> PromptStream:
+        """The answer to a text or to token ids, for `async for`; leaving the loop cancels it. place: see submit()."""
+        place.setdefault("arrival", self._clock.now())
 
         async def open_stream() -> Stream:
             ids = await self.encode(prompt) if isinstance(prompt, str) else prompt
-            return self.submit(ids, params, **{"arrival": arrival, **how})
+            return self.submit(ids, params, **place)
 
         return PromptStream(open_stream)
 
-    async def generate(self, prompt: Prompt, params: SamplingParams | None = None, **how: Any) -> Completion:
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams | None = None, **place: Unpack[Place]
+    ) -> Completion:
         """The whole answer to a text or to token ids; cancelling the task cancels the request."""
-        arrival = self._clock.now()
+        place.setdefault("arrival", self._clock.now())
         ids = await self.encode(prompt) if isinstance(prompt, str) else prompt
-        return await self.submit(ids, params, **{"arrival": arrival, **how}).completion()
+        return await self.submit(ids, params, **place).completion()
 
     def now(self) -> float:
         """The engine's clock, in seconds: what deadlines and arrivals are measured on."""
@@ -307,9 +306,3 @@ class AsyncEngine:
             for stream in list(self._streams.values()):
                 if not stream.ended:  # its end was lost on the way here
                     stream.deliver(Delta(stream.request_id, finish_reason="error", usage=Usage(0, 0), error=reason))
-
-
-def characters(messages: Sequence[Mapping[str, Any]]) -> int:
-    """How long the plain texts of a conversation are; what is wrong in it is for the template to tell."""
-    contents = (message.get("content") for message in messages if isinstance(message, Mapping))
-    return sum(len(content) for content in contents if isinstance(content, str))

@@ -7,8 +7,7 @@ other.
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Self
-from uuid import uuid4
+from typing import Self, Unpack
 
 from .clock import Clock, MonotonicClock
 from .config import EngineConfig
@@ -19,7 +18,7 @@ from .front import Front
 from .links import Build
 from .machine import Machine
 from .metrics import Metrics
-from .request import SEED_BITS, Completion, Delta, Request, SamplingParams
+from .request import SEED_BITS, Completion, Delta, Place, Request, SamplingParams
 from .text.tokenizer import Tokenizer, load_tokenizer
 from .worker import ProgressCall, build
 
@@ -65,36 +64,27 @@ class Engine:
         self._ended: list[Delta] = []
         self._closed = False
 
-    def submit(
-        self,
-        prompt: Prompt,
-        params: SamplingParams | None = None,
-        *,
-        tenant: str = "anonymous",
-        priority: int = 0,
-        deadline: float | None = None,
-        request_id: str | None = None,
-    ) -> str:
+    def submit(self, prompt: Prompt, params: SamplingParams | None = None, **place: Unpack[Place]) -> str:
         """Let a prompt (text, or token ids) wait for its turn; returns the request's id.
 
-        priority: lower is sooner. deadline: an instant of the engine's clock. Raises InvalidRequest (naming the field),
+        place: tenant, priority, deadline, arrival, request_id (see Place). Raises InvalidRequest (naming the field),
         ContextTooLong or EngineClosed.
+        """
+        return self.submit_group(prompt, params, 1, **place)[0]
+
+    def submit_group(self, prompt: Prompt, params: SamplingParams | None, n: int, **place: Unpack[Place]) -> list[str]:
+        """Let n answers to one prompt wait for their turn: the prompt is computed once, each draws with its own seed.
+
+        As Request.siblings tells; all or none are taken. Returns their ids. Otherwise like submit().
         """
         if self._closed:
             raise EngineClosed("the engine is closed")
-        arrival = self._clock.now()
+        place.setdefault("arrival", self._clock.now())
         ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
-        request = Request(
-            id=request_id or uuid4().hex,
-            prompt_ids=tuple(ids),
-            params=params or SamplingParams(),
-            tenant=tenant,
-            priority=priority,
-            deadline=deadline,
-            arrival=arrival,
-        )
-        self._front.submit(request)
-        return request.id
+        now = self._clock.now()
+        requests = Request.at(ids, params, now, place).siblings(n)
+        self._ended += self._front.submit(*requests, now=now)
+        return [request.id for request in requests]
 
     def cancel(self, request_id: str) -> bool:
         """End a request wherever it is; its last Delta comes with the next step(). False if it has ended already."""

@@ -6,53 +6,29 @@ ends exactly once. Results of an attempt that is no longer current are dropped a
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
-from .admission.fit import answer_room, check_ids
-from .door import Admit, Gauges, Orders, Ready, Report, Result, Sampling, StepRecord
+from .admission.fit import check_ids
+from .door import Admit, Gauges, Orders, Ready, Report, Result, StepRecord
+from .entry import Entry
 from .errors import InvalidRequest
 from .fairness.waiting_room import Ticket, WaitingRoom
 from .headroom import RoomLeft
 from .metrics import Live, Metrics
-from .request import SEED_BITS, Delta, FinishReason, Request, SamplingParams, Usage
+from .request import Delta, FinishReason, Request
+from .sampling_terms import SamplingTerms, Vocabulary
+from .siblings import Siblings
 from .text.detokenizer import Detokenizer
-from .text.stream import TextStream
+from .text.stream import Piece, TextStream
 
 STEPS_KEPT = 1024
+NOTHING = Piece("", ())
 
 
-class Detokenizing(Protocol):
+class Speech(Vocabulary, Protocol):
     """What the front needs of a tokenizer."""
 
-    def detokenizer(self, prompt_ids: Sequence[int]) -> Detokenizer: ...
-
-    def special_id(self, text: str) -> int | None: ...
-
-
-@dataclass(slots=True)
-class _Entry:
-    """A request's progress as the front sees it. `attempt` 0: never sent; `sent`: the worker holds it now.
-
-    special_stops: stop strings that are special tokens, by id; those never show in text, so the worker ends on the id.
-    """
-
-    request: Request
-    ticket: Ticket
-    sampling: Sampling
-    text: TextStream
-    special_stops: dict[int, str]
-    attempt: int = 0
-    sent: bool = False
-    started: bool = False
-    outputs: list[int] = field(default_factory=list)
-    cached: int = 0
-    first_at: float | None = None
-    last_at: float | None = None
-
-    @property
-    def known(self) -> int:
-        return len(self.request.prompt_ids) + len(self.outputs)
+    def detokenizer(self, prompt_ids: Sequence[int], *, skip_special: bool) -> Detokenizer: ...
 
 
 class Front:
@@ -61,7 +37,7 @@ class Front:
     def __init__(
         self,
         info: Ready,
-        tokenizer: Detokenizing,
+        tokenizer: Speech,
         room: WaitingRoom,
         metrics: Metrics,
         draw_seed: Callable[[], int],
@@ -71,9 +47,10 @@ class Front:
         self._tokenizer = tokenizer
         self._room = room
         self._metrics = metrics
-        self._draw_seed = draw_seed
+        self._terms = SamplingTerms(info, tokenizer, draw_seed)
+        self._siblings = Siblings()
         self._room_left = RoomLeft(info.seats, info.pages)
-        self._entries: dict[int, _Entry] = {}  # by sequence number
+        self._entries: dict[int, Entry] = {}  # by sequence number
         self._seq_of: dict[str, int] = {}  # by request id
         self._cancels: list[tuple[int, int]] = []
         self._seqs = 0
@@ -82,31 +59,24 @@ class Front:
 
     # --- what callers do
 
-    def submit(self, request: Request) -> None:
-        """Let a request wait. Raises InvalidRequest or ContextTooLong if it can never be served as asked."""
-        if request.id in self._seq_of:
-            raise InvalidRequest(f"request id {request.id!r} is in use", "request_id")
-        check_ids(request.prompt_ids, self.info.vocab_size)
-        check_stop_ids(request.params, self.info.vocab_size)
-        special_stops = self._special_stops(request.params)
-        sampling = self._sampling(request, tuple(special_stops))
-        text = TextStream(
-            self._tokenizer.detokenizer(request.prompt_ids), tuple(request.params.stop), request.params.min_tokens
-        )
-        self._seqs += 1
-        ticket = Ticket(self._seqs, self._seqs, request.tenant, request.priority, request.deadline)
-        self._entries[ticket.seq] = _Entry(request, ticket, sampling, text, special_stops)
-        self._seq_of[request.id] = ticket.seq
-        self._room.add(ticket)
-        self._metrics.accepted(len(request.prompt_ids), sampling.max_tokens)
+    def submit(self, *requests: Request, now: float) -> list[Delta]:
+        """Let requests wait, all or none of them; the Deltas of those that have ended by now (max_tokens 0).
+
+        A request with a leader waits for that one's first token. Raises InvalidRequest or ContextTooLong if one can
+        never be served as asked.
+        """
+        for prompt_ids in {id(request.prompt_ids): request.prompt_ids for request in requests}.values():
+            check_ids(prompt_ids, self.info.vocab_size)  # once for siblings
+        entries = [self._entry(request) for request in requests]
+        ended = [self._enter(entry, now) for entry in entries]
+        return [delta for delta in ended if delta is not None]
 
     def cancel(self, request_id: str, now: float) -> Delta | None:
         """End a request wherever it is; its last Delta, or None if it has ended already."""
         entry = self._entries.get(self._seq_of.get(request_id, 0))
         if entry is None:
             return None
-        tail = entry.text.finish()
-        return self._end(entry, "cancelled", now, text=tail.text, token_ids=tail.token_ids)
+        return self._end(entry, "cancelled", now, entry.text.finish())
 
     def fail_all(self, message: str, now: float) -> list[Delta]:
         """End every request with an error: the worker is gone."""
@@ -115,10 +85,10 @@ class Front:
 
     # --- the door
 
-    def orders(self, now: float) -> Orders | None:
-        """What the worker should do next, or None if nothing new."""
+    def orders(self, now: float, most: int | None = None) -> Orders | None:
+        """What the worker should do next, or None if nothing new. most: admit no more than so many (a batch gate)."""
         number = self._orders + 1
-        admits = self._admissions(number, now)
+        admits = self._admissions(number, now, most)
         cancels = tuple(self._cancels)
         if not admits and not cancels:
             return None
@@ -163,38 +133,59 @@ class Front:
         return self._seq_of.get(request_id)
 
     def check(self) -> None:
-        """Assert that table, ids and waiting room agree."""
+        """Assert that table, ids, waiting room and siblings agree."""
         self._room.check()
         assert {e.request.id: s for s, e in self._entries.items()} == self._seq_of
-        assert len(self._room) == sum(not entry.sent for entry in self._entries.values())
+        self._siblings.check()
+        outside = sum(not entry.sent for entry in self._entries.values())
+        assert len(self._room) + len(self._siblings) == outside, "a request waits nowhere, or twice"
+        for entry in self._entries.values():
+            entry.check()
 
     # --- inside
 
-    def _special_stops(self, params: SamplingParams) -> dict[int, str]:
-        ids = {text: self._tokenizer.special_id(text) for text in params.stop}
-        return {token: text for text, token in ids.items() if token is not None}
-
-    def _sampling(self, request: Request, special_stops: tuple[int, ...]) -> Sampling:
-        params = request.params.resolved(self.info.defaults)
-        assert params.temperature is not None and params.top_k is not None
-        assert params.top_p is not None and params.min_p is not None
-        room = answer_room(len(request.prompt_ids), params.max_tokens, self.info.context)
-        eos = () if params.ignore_eos else self.info.eos_ids
-        seed = self._draw_seed() if params.seed is None else params.seed
-        return Sampling(
-            temperature=float(params.temperature),
-            top_k=max(0, int(params.top_k)),
-            top_p=float(params.top_p),
-            min_p=float(params.min_p),
-            seed=seed % 2**SEED_BITS,
-            max_tokens=room,
-            min_tokens=params.min_tokens,
-            stop_ids=tuple(dict.fromkeys((*eos, *params.stop_token_ids, *special_stops))),
+    def _entry(self, request: Request) -> Entry:
+        """A new record, in no book yet."""
+        if request.id in self._seq_of:
+            raise InvalidRequest(f"request id {request.id!r} is in use", "request_id")
+        params = request.params
+        sampling, special_stops = self._terms.sampling(request), self._terms.special_stops(params)
+        text = TextStream(
+            self._tokenizer.detokenizer(request.prompt_ids, skip_special=params.skip_special_tokens),
+            tuple(params.stop),
+            params.min_tokens,
+            include_stop=params.include_stop,
+            special_stops=special_stops,
         )
+        self._seqs += 1
+        ticket = Ticket(self._seqs, self._seqs, request.tenant, request.priority, request.deadline)
+        return Entry(request, ticket, sampling, text, special_stops)
 
-    def _admissions(self, number: int, now: float) -> list[Admit]:
+    def _enter(self, entry: Entry, now: float) -> Delta | None:
+        """Enter a record in every book; its last Delta if there is nothing to compute."""
+        request, sampling, seq = entry.request, entry.sampling, entry.ticket.seq
+        self._entries[seq] = entry
+        self._seq_of[request.id] = seq
+        self._metrics.accepted(len(request.prompt_ids), sampling.max_tokens)
+        leader = self._entries.get(self._seq_of.get(request.leader or "", 0))
+        if leader is not None:
+            entry.group = leader.group = leader.group or leader.ticket.seq
+        if leader is not None and not leader.outputs:
+            self._siblings.wait(seq, leader.ticket.seq)
+        else:
+            self._room.add(entry.ticket)
+        if sampling.max_tokens == 0 and sampling.prompt_logprobs < 0:
+            return self._end(entry, "length", now)
+        return None
+
+    def _let_in(self, seqs: Sequence[int]) -> None:
+        """Siblings whose leader's prompt is computed go into the waiting room, with their place by arrival."""
+        for seq in seqs:
+            self._room.add(self._entries[seq].ticket)
+
+    def _admissions(self, number: int, now: float, most: int | None) -> list[Admit]:
         admits: list[Admit] = []
-        while (ticket := self._room.head()) is not None:
+        while len(admits) != most and (ticket := self._room.head()) is not None:
             entry = self._entries[ticket.seq]
             pages = -(-(entry.known + 1) // self.info.page_size)
             if not self._room_left.can_send(pages):
@@ -204,53 +195,33 @@ class Front:
             admits.append(self._admit(entry, now))
         return admits
 
-    def _admit(self, entry: _Entry, now: float) -> Admit:
+    def _admit(self, entry: Entry, now: float) -> Admit:
         if entry.attempt == 0:
             self._metrics.queued(now - entry.request.arrival)
-        entry.attempt += 1
-        entry.sent = True
-        request = entry.request
-        return Admit(
-            seq=entry.ticket.seq,
-            attempt=entry.attempt,
-            tokens=request.prompt_ids + tuple(entry.outputs),
-            prompt_len=len(request.prompt_ids),
-            sampling=entry.sampling,
-            order=entry.ticket.order,
-            tenant=request.tenant,
-            priority=request.priority,
-            salt=request.tenant,
-        )
+        return entry.admit()
 
-    def _take(self, entry: _Entry, result: Result, now: float) -> Delta | None:
+    def _take(self, entry: Entry, result: Result, now: float) -> Delta | None:
         self._count(entry, result, now)
-        entry.outputs.extend(result.tokens)
-        piece = entry.text.push(result.tokens, result.stop_id)
+        piece = entry.take(result)
+        if result.tokens:
+            self._let_in(self._siblings.computed(entry.ticket.seq))
         if piece.stopped is not None:
-            return self._end(entry, "stop", now, piece.text, piece.token_ids, stop_reason=piece.stopped, held=result)
+            return self._end(entry, "stop", now, piece, stop_reason=piece.stopped, held=result)
         if result.outcome == "yielded" or result.outcome == "preempted":  # mypy narrows this form
             self._wait_again(entry, preempted=result.outcome == "preempted")
         elif result.outcome is not None:
             tail = entry.text.finish()
-            text, ids = piece.text + tail.text, piece.token_ids + tail.token_ids
-            why = self._stop_reason(entry, result)
-            return self._end(entry, result.outcome, now, text, ids, stop_reason=why, error=result.error, held=result)
-        if not piece.text and not piece.token_ids:
-            return None
-        return Delta(entry.request.id, piece.text, piece.token_ids)
+            whole = Piece(piece.text + tail.text, piece.token_ids + tail.token_ids)
+            why = entry.stop_reason(result.stop_id)
+            return self._end(entry, result.outcome, now, whole, stop_reason=why, error=result.error, held=result)
+        return entry.tell(piece)
 
-    def _stop_reason(self, entry: _Entry, result: Result) -> str | int | None:
-        """A stop that the caller named is a reason worth telling; the model's own end is not (as in vLLM)."""
-        if result.stop_id in entry.special_stops:
-            return entry.special_stops[result.stop_id]
-        return result.stop_id if result.stop_id in entry.request.params.stop_token_ids else None
-
-    def _count(self, entry: _Entry, result: Result, now: float) -> None:
+    def _count(self, entry: Entry, result: Result, now: float) -> None:
         if not entry.started:
             entry.started = True
             if entry.attempt == 1:
                 entry.cached = result.cached
-                self._metrics.cached(result.cached, len(entry.request.prompt_ids) if self.info.prefix_cache else 0)
+                self._metrics.cached(result.cached, self._looked_up(entry))
         for _ in result.tokens:
             if entry.first_at is None or entry.last_at is None:
                 entry.first_at = now
@@ -260,7 +231,12 @@ class Front:
             entry.last_at = now
         self._metrics.tokens(len(result.tokens))
 
-    def _wait_again(self, entry: _Entry, *, preempted: bool) -> None:
+    def _looked_up(self, entry: Entry) -> int:
+        """Prompt tokens that the worker looks up in its prefix cache."""
+        shares = (self.info.prefix_cache or entry.group != 0) and entry.sampling.prompt_logprobs < 0
+        return len(entry.request.prompt_ids) if shares else 0
+
+    def _wait_again(self, entry: Entry, *, preempted: bool) -> None:
         entry.sent = entry.started = False
         self._room.add(entry.ticket)
         if preempted:
@@ -268,11 +244,10 @@ class Front:
 
     def _end(
         self,
-        entry: _Entry,
+        entry: Entry,
         reason: FinishReason,
         now: float,
-        text: str = "",
-        token_ids: tuple[int, ...] = (),
+        piece: Piece = NOTHING,
         *,
         stop_reason: str | int | None = None,
         error: str | None = None,
@@ -281,11 +256,12 @@ class Front:
         """Take a request out of every book; `held` is the Result that ended it, if one did."""
         seq, request = entry.ticket.seq, entry.request
         del self._entries[seq], self._seq_of[request.id]
+        self._let_in(self._siblings.ended(seq))
         if not entry.sent:
             self._room.remove(seq)
         elif held is None or held.outcome is None:
             self._cancels.append((seq, entry.attempt))
-        usage = Usage(len(request.prompt_ids), entry.text.count, entry.cached)
+        usage = entry.usage
         self._metrics.finished(
             reason,
             prompt_tokens=usage.prompt_tokens,
@@ -293,11 +269,4 @@ class Front:
             seconds=now - request.arrival,
             decode_seconds=(entry.last_at or 0.0) - (entry.first_at or 0.0),
         )
-        return Delta(request.id, text, token_ids, reason, stop_reason, usage, error)
-
-
-def check_stop_ids(params: SamplingParams, vocab_size: int) -> None:
-    """Refuse stop ids outside the vocabulary: they would never be drawn."""
-    for token in params.stop_token_ids:
-        if token >= vocab_size:
-            raise InvalidRequest(f"stop_token_ids holds {token}; ids go from 0 to {vocab_size - 1}", "stop_token_ids")
+        return entry.tell_end(piece, reason, stop_reason, error)

@@ -3,20 +3,26 @@
 A Request never changes after submit; progress lives in the front's table and in the worker's Sequence.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypedDict
+from uuid import uuid4
 
+from . import checks
 from .door import TokenLogprobs
 from .errors import InvalidParameter
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 
 SEED_BITS = 64
-LARGEST = 2**31 - 1  # of integers that are counts, ids or priorities
+SEED_STEP = 0x9E3779B97F4A7C15  # between siblings' seeds
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1024
+MAX_BIASES = 1024
+MAX_BAD_WORDS = 128
+MAX_BAD_WORD_CHARS = 128
+MAX_LOGPROBS = 20
+MAX_SIBLINGS = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,27 +30,29 @@ class SamplingParams:
     """How tokens are drawn and when a sequence ends.
 
     A field left None takes the model's own default (generation_config.json), then the neutral value
-    (temperature 1, top_k 0, top_p 1, min_p 0). Raises InvalidParameter naming the field.
+    (temperature 1, top_k 0, top_p 1, min_p 0, repetition_penalty 1). Raises InvalidParameter naming the field.
 
-    temperature: 0 is greedy and ignores the other sampling fields; from 0 to 100.
+    temperature: 0 is greedy, whatever top_k, top_p, min_p and seed say; from 0 to 100.
     top_k: keep the k likeliest tokens; 0 or -1 keeps all.
     top_p: keep the smallest set with at least this probability, in (0, 1].
     min_p: drop tokens below min_p times the likeliest one's probability, in [0, 1].
     seed: the same request with the same seed gives the same tokens; None draws a fresh seed.
     max_tokens: most output tokens; None means up to the end of the context.
     min_tokens: end-of-sequence and stop ids cannot be drawn, nor stop strings match, before this many.
-    stop: texts (or one text) that end the answer; they are never shown, nor is any part of them. Kept as a tuple.
+    stop: texts (or one text) that end the answer; without include_stop they are never shown, nor is any part of them.
+    At most 16 of at most 1,024 characters. Kept as a tuple.
     stop_token_ids: ids that end the answer. Kept as a tuple.
     ignore_eos: the model's end-of-sequence ids do not end the answer.
     repetition_penalty: above 1 makes tokens of prompt and answer less likely; from 0.01 to 100, 1 is off.
     presence_penalty, frequency_penalty: taken off the logits of tokens that the answer holds, once and for each time;
     from -2 to 2.
-    logit_bias: what to add to the logits of some ids, from -100 to 100 each. Kept as a tuple of pairs.
+    logit_bias: what to add to the logits of some ids, at most 1,024, from -100 to 100 each. Kept as a tuple of pairs.
     allowed_token_ids: nothing but these is drawn; None: anything. Kept as a tuple.
-    bad_words: texts that are not written; each is a word or a few, as the tokenizer splits it. Kept as a tuple.
-    logprobs: how many of the likeliest tokens to report beside each token, with their log probabilities (of the
-    model's own distribution, before all of the above); 0 the token's alone; None nothing. prompt_logprobs: the same for
-    the prompt's tokens.
+    bad_words: texts that are not written; each is a word or a few, as the tokenizer splits it. At most 128 of at most
+    128 characters. Kept as a tuple.
+    logprobs: how many of the likeliest tokens, at most 20, to report beside each token, with their log probabilities
+    (of the model's own distribution, before all of the above); 0 the token's alone; None nothing. prompt_logprobs: the
+    same for the prompt's tokens.
     skip_special_tokens: special tokens have no text.
     include_stop: the stop string or stop token that ended the answer stays in its text.
     max_tokens 0 draws nothing: with prompt_logprobs the prompt alone is computed.
@@ -72,27 +80,56 @@ class SamplingParams:
     include_stop: bool = False
 
     def __post_init__(self) -> None:
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        object.__setattr__(self, "stop", stop)
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
-        _number("temperature", self.temperature, 0.0, 100.0)
-        _number("top_p", self.top_p, 0.0, 1.0, above_low=True)
-        _number("min_p", self.min_p, 0.0, 1.0)
-        _integer("top_k", self.top_k, -1, LARGEST)
-        _integer("seed", self.seed, -(2 ** (SEED_BITS - 1)), 2**SEED_BITS - 1)
-        _integer("max_tokens", self.max_tokens, 1, None)
-        _integer("min_tokens", self.min_tokens, 0, LARGEST)
+        self._check_drawing()
+        self._check_ending()
+        self._check_telling()
+
+    def _check_drawing(self) -> None:
+        checks.number("temperature", self.temperature, 0.0, 100.0)
+        checks.number("top_p", self.top_p, 0.0, 1.0, above_low=True)
+        checks.number("min_p", self.min_p, 0.0, 1.0)
+        checks.integer("top_k", self.top_k, -1, checks.LARGEST)
+        checks.integer("seed", self.seed, -(2 ** (SEED_BITS - 1)), 2**SEED_BITS - 1)
+        checks.number("repetition_penalty", self.repetition_penalty, 0.01, 100.0)
+        checks.number("presence_penalty", self.presence_penalty, -2.0, 2.0)
+        checks.number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
+        self._keep("logit_bias", checks.biases("logit_bias", self.logit_bias, most=MAX_BIASES, largest=100.0))
+        words = checks.texts("bad_words", self.bad_words, most=MAX_BAD_WORDS, longest=MAX_BAD_WORD_CHARS)
+        self._keep("bad_words", words)
+        if self.allowed_token_ids is not None:
+            self._keep("allowed_token_ids", checks.ids("allowed_token_ids", self.allowed_token_ids))
+            if not self.allowed_token_ids:
+                raise InvalidParameter("allowed_token_ids must hold at least one id", "allowed_token_ids")
+
+    def _check_ending(self) -> None:
+        checks.integer("max_tokens", self.max_tokens, 0, None)
+        checks.integer("min_tokens", self.min_tokens, 0, checks.LARGEST)
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise InvalidParameter(
                 f"min_tokens ({self.min_tokens}) must not exceed max_tokens ({self.max_tokens})", "min_tokens"
             )
-        _stops(stop)
-        for token in self.stop_token_ids:
-            _integer("stop_token_ids", token, 0, LARGEST)
+        self._keep("stop", checks.texts("stop", self.stop, most=MAX_STOPS, longest=MAX_STOP_CHARS))
+        self._keep("stop_token_ids", checks.ids("stop_token_ids", self.stop_token_ids))
+        checks.flag("ignore_eos", self.ignore_eos)
+
+    def _check_telling(self) -> None:
+        checks.integer("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+        checks.integer("prompt_logprobs", self.prompt_logprobs, 0, MAX_LOGPROBS)
+        checks.flag("skip_special_tokens", self.skip_special_tokens)
+        checks.flag("include_stop", self.include_stop)
+
+    def _keep(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def biases(self) -> tuple[tuple[int, float], ...]:
+        """logit_bias as it is kept."""
+        assert isinstance(self.logit_bias, tuple)
+        return self.logit_bias
 
     def resolved(self, defaults: Mapping[str, float]) -> "SamplingParams":
-        """Fill fields left None from `defaults` (temperature, top_k, top_p, min_p), then neutral values."""
-        neutral = {"temperature": 1.0, "top_k": 0.0, "top_p": 1.0, "min_p": 0.0}
+        """Fill temperature, top_k, top_p, min_p and repetition_penalty where None: `defaults`, then neutral values."""
+        neutral = {"temperature": 1.0, "top_k": 0.0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}
         values = {**neutral, **{name: defaults[name] for name in neutral if name in defaults}}
         return replace(
             self,
@@ -100,7 +137,24 @@ class SamplingParams:
             top_k=int(values["top_k"]) if self.top_k is None else self.top_k,
             top_p=values["top_p"] if self.top_p is None else self.top_p,
             min_p=values["min_p"] if self.min_p is None else self.min_p,
+            repetition_penalty=(
+                values["repetition_penalty"] if self.repetition_penalty is None else self.repetition_penalty
+            ),
         )
+
+
+class Place(TypedDict, total=False):
+    """How a request stands among others; each part may be left out.
+
+    priority: lower is sooner. deadline, arrival: instants of the engine's clock; arrival counts from the call by
+    default. request_id: a fresh one by default.
+    """
+
+    tenant: str
+    priority: int
+    deadline: float | None
+    arrival: float | None
+    request_id: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +162,7 @@ class Request:
     """One request as admitted at the front. `arrival` and `deadline` are instants of the engine's clock.
 
     leader: the id of a live request for the same prompt (a sibling), whose pages this one shares; it starts once the
-    leader's prompt is computed.
+    leader's first token, or its end, has come.
 
     Raises InvalidParameter for a priority that is no integer of 32 bits, and an id or tenant that is no clean text.
     """
@@ -123,9 +177,38 @@ class Request:
     leader: str | None = None
 
     def __post_init__(self) -> None:
-        _integer("priority", self.priority, -LARGEST, LARGEST)
+        checks.integer("priority", self.priority, -checks.LARGEST, checks.LARGEST)
         for name in ("id", "tenant"):
-            _name(name, getattr(self, name))
+            checks.printable(name, getattr(self, name))
+
+    @classmethod
+    def at(cls, prompt_ids: Iterable[int], params: SamplingParams | None, now: float, place: Place) -> "Request":
+        """A request that is made `now`."""
+        arrival = place.get("arrival")
+        return cls(
+            id=place.get("request_id") or uuid4().hex,
+            prompt_ids=tuple(prompt_ids),
+            params=params or SamplingParams(),
+            tenant=place.get("tenant", "anonymous"),
+            priority=place.get("priority", 0),
+            deadline=place.get("deadline"),
+            arrival=now if arrival is None else arrival,
+        )
+
+    def siblings(self, n: int) -> "list[Request]":
+        """This request and n - 1 more for the same prompt, which follow it.
+
+        Their ids are its own with .1, .2, ...; a seed rises by SEED_STEP from one to the next (modulo 2**64). The
+        prompt's log probabilities are told with the first alone. Raises InvalidParameter.
+        """
+        checks.integer("n", n, 1, MAX_SIBLINGS)
+        return [self, *(self._sibling(number) for number in range(1, n))]
+
+    def _sibling(self, number: int) -> "Request":
+        seed = self.params.seed
+        own = None if seed is None else (seed + number * SEED_STEP) % 2**SEED_BITS
+        params = replace(self.params, seed=own, prompt_logprobs=None)
+        return replace(self, id=f"{self.id}.{number}", params=params, leader=self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,36 +284,3 @@ class Completion:
             logprobs=whole.logprobs,
             prompt_logprobs=whole.prompt_logprobs,
         )
-
-
-def _number(name: str, value: object, low: float, high: float, *, above_low: bool = False) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidParameter(f"{name} must be a finite number, not {value!r}", name)
-    if value > high or value < low or (above_low and value == low):
-        bracket = "(" if above_low else "["
-        raise InvalidParameter(f"{name} must be in {bracket}{low:g}, {high:g}], not {value!r}", name)
-
-
-def _integer(name: str, value: object, low: int, high: int | None) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidParameter(f"{name} must be an integer, not {value!r}", name)
-    if value < low or (high is not None and value > high):
-        limit = f"at least {low}" if high is None else f"between {low} and {high}"
-        raise InvalidParameter(f"{name} must be {limit}, not {value}", name)
-
-
-def _name(field: str, value: object) -> None:
-    if not isinstance(value, str) or not value or not value.isprintable():
-        raise InvalidParameter(f"{field} must be printable text, not {value!r}", field)
-
-
-def _stops(stop: tuple[object, ...]) -> None:
-    if len(stop) > MAX_STOPS:
-        raise InvalidParameter(f"stop takes at most {MAX_STOPS} strings, not {len(stop)}", "stop")
-    for text in stop:
-        if not isinstance(text, str) or not text or len(text) > MAX_STOP_CHARS:
-            raise InvalidParameter(f"stop must be non-empty strings of at most {MAX_STOP_CHARS} characters", "stop")

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from fairstep.door import Admit, Orders, Report, Result, Sampling
+from msgspec.structs import replace
+
+from fairstep.door import Admit, Orders, Report, Result, Sampling, TokenLogprobs
 from fairstep.stepping.cost import Features, StepModel
 from fairstep.stepping.loop import StepLoop
 from fairstep.stepping.plan import NOT_FINITE, Slice, StepOutput, StepPlan
@@ -47,12 +49,20 @@ class Ask:
     tier: int = 0
     priority: int = 0
     not_finite_at: int | None = None  # the output that is not finite
+    leader: int | None = None  # whose sibling it is
+    group: int = 0
     attempt: int = 1
-    state: str = "waiting"  # waiting (at the front), sent, ended
+    state: str = "waiting"  # following (its leader is not there yet), waiting (at the front), sent, ended
     seated: bool = False
+    known: int = 0  # tokens when it was sent
+    sent_group: int = 0
+    sent_sampling: Sampling = field(default_factory=Sampling)
+    computed: int = 0  # tokens of this attempt with keys and values
     returning: bool = False  # its yield was ordered and is not reported yet
     counted: int = 0  # tokens of this attempt told as cached, computed or recomputed
     outcome: str | None = None
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     chain: list[int] = field(default_factory=list)
 
@@ -75,23 +85,36 @@ class Ask:
             return NOT_FINITE
         return (self.chain[-1] >> 40) % VOCAB
 
+    def logprobs_at(self, position: int) -> TokenLogprobs:
+        """What the model says of the token at a position: a function of everything up to it."""
+        return TokenLogprobs((self.tokens[position],), (-(self.chain[position + 1] % 1000) / 100,), 1)
+
+    @property
+    def next_sampling(self) -> Sampling:
+        """As the front sends it: the prompt's log probabilities are asked for until all have come."""
+        complete = len(self.prompt_logprobs) == len(self.prompt) - 1
+        return replace(self.sampling, prompt_logprobs=-1) if complete else self.sampling
+
     def admission(self) -> Admit:
         return Admit(
             self.seq,
             self.attempt,
             tuple(self.tokens),
             len(self.prompt),
-            self.sampling,
+            self.next_sampling,
             order=self.seq,
             tier=self.tier,
             priority=self.priority,
             salt=self.salt,
+            group=self.group,
         )
 
 
 def control(ask: Ask, context: int) -> tuple[tuple[int, ...], str]:
     """The same request alone, without pages, steps and other people: its outputs and how it ends."""
     alone = Ask(ask.seq, ask.prompt, ask.sampling, ask.salt, not_finite_at=ask.not_finite_at)
+    if not ask.sampling.max_tokens:
+        return (), "length" if ask.not_finite_at is None else "error"
     while True:
         token = alone.next_token()
         if token == NOT_FINITE:
@@ -105,24 +128,32 @@ def control(ask: Ask, context: int) -> tuple[tuple[int, ...], str]:
 
 
 class SlotRunner:
-    """Computes plans on slots: checks every slot that a slice reads before it writes its own."""
+    """Computes plans on slots: checks every slot that a slice reads before it writes its own.
+
+    A slot holds the token's chain and the length that its key was turned for (0 below the edge).
+    """
 
     def __init__(self, own: StepSettings, asks: dict[int, Ask]) -> None:
         self._own = own
         self._asks = asks
-        self._slots: dict[int, int] = {}
+        self._slots: dict[int, tuple[int, int]] = {}
 
     def launch(self, plan: StepPlan) -> StepOutput:
         for piece in plan.slices:
             self._read(piece)
-        tokens = tuple(self._write(piece) for piece in plan.slices)
-        return StepOutput(tuple(t for t, piece in zip(tokens, plan.slices, strict=True) if piece.samples))
+        drawn = [self._write(piece) for piece in plan.slices]
+        tokens = [token for token in drawn if token is not None]
+        logprobs = [
+            self._logprobs(piece, token) for token, piece in zip(drawn, plan.slices, strict=True) if token is not None
+        ]
+        prompts = tuple(self._prompt_logprobs(piece) for piece in plan.slices)
+        return StepOutput(tuple(tokens), tuple(logprobs) if any(logprobs) else (), prompts if any(prompts) else ())
 
     def spoil(self, plan: StepPlan) -> None:
         """The step failed: nobody knows what is in the slots it wrote."""
         for piece in plan.slices:
             for position in range(piece.start, piece.end):
-                self._slots[self._slot(piece, position)] = GARBAGE
+                self._slots[self._slot(piece, position)] = GARBAGE, 0
 
     def _slot(self, piece: Slice, position: int) -> int:
         page = piece.pages[position // self._own.page_size]
@@ -132,17 +163,48 @@ class SlotRunner:
     def _read(self, piece: Slice) -> None:
         ask = self._asks[piece.seq]
         assert piece.tokens == tuple(ask.tokens[piece.start : piece.end]), "the slice holds other tokens than are known"
-        assert piece.samples == (piece.end == len(ask.tokens))
+        assert piece.samples == (piece.end == len(ask.tokens) and ask.sampling.max_tokens > 0)
+        remembers = piece.samples and ask.sampling.needs_history
+        assert (piece.known, piece.prompt_len) == ((tuple(ask.tokens), len(ask.prompt)) if remembers else ((), 0))
+        asked = piece.sampling.prompt_logprobs >= 0
+        assert piece.targets == (ask.prompt[piece.start + 1 : piece.end + 1] if asked else ())
         for position in range(piece.start):
             found = self._slots.get(self._slot(piece, position))
-            assert found == ask.chain[position + 1], f"sequence {piece.seq} reads a wrong slot at {position}"
+            right = ask.chain[position + 1], self._right_length(ask, position)
+            assert found == right, f"sequence {piece.seq} reads a wrong slot at {position}"
 
-    def _write(self, piece: Slice) -> int:
+    def _write(self, piece: Slice) -> int | None:
+        """The token drawn, or None for a slice that doesn't sample."""
         ask = self._asks[piece.seq]
-        token = ask.next_token() if piece.samples else 0
+        token = ask.next_token() if piece.samples else None
         for position in range(piece.start, piece.end):
-            self._slots[self._slot(piece, position)] = GARBAGE if token == NOT_FINITE else ask.chain[position + 1]
+            length = self._scaled(max(position + 1, piece.stretch))
+            assert length == self._right_length(ask, position), f"sequence {piece.seq} is turned wrongly at {position}"
+            chain = GARBAGE if token == NOT_FINITE else ask.chain[position + 1]
+            self._slots[self._slot(piece, position)] = chain, length
         return token
+
+    def _right_length(self, ask: Ask, position: int) -> int:
+        """What transformers' generate() turns a key for: a rule of whole sequences, without steps and attempts."""
+        if self._own.rope_switches:
+            return self._scaled(len(ask.tokens))
+        return self._scaled(max(position + 1, len(ask.prompt)))
+
+    def _scaled(self, length: int) -> int:
+        """0 below the edge; past it longrope turns all lengths alike, dynamic each in its own way."""
+        if not self._own.rope_edge or length <= self._own.rope_edge:
+            return 0
+        return 1 if self._own.rope_switches else length
+
+    def _logprobs(self, piece: Slice, token: int) -> TokenLogprobs | None:
+        if token == NOT_FINITE or piece.sampling.logprobs < 0:
+            return None
+        ask = self._asks[piece.seq]
+        return TokenLogprobs((token,), (-(mix(ask.chain[-1], token) % 1000) / 100,), 1)
+
+    def _prompt_logprobs(self, piece: Slice) -> tuple[TokenLogprobs, ...]:
+        ask = self._asks[piece.seq]
+        return tuple(ask.logprobs_at(piece.start + 1 + place) for place in range(len(piece.targets)))
 
 
 class Books:
@@ -158,6 +220,8 @@ class Books:
         self.plans: list[StepPlan] = []
         self.reported: Report | None = None
         self.ends = 0
+        self.shared = 0  # siblings that found their leader's pages
+        self._not_finite = False  # somebody's pages were forgotten
         self._oldest: int | None = None  # running before the step, by arrival
         self._newcomers: list[int] = []  # seated by the step
         self.orders = 0
@@ -166,8 +230,24 @@ class Books:
     def submit(self, prompt: Sequence[int], **more: object) -> Ask:
         sampling = Sampling(**{name: more.pop(name) for name in Sampling.__struct_fields__ if name in more})  # type: ignore[arg-type]
         ask = Ask(len(self.asks) + 1, tuple(prompt), sampling, **more)  # type: ignore[arg-type]
+        if ask.leader is not None:
+            leader = self.asks[ask.leader]
+            ask.group = leader.group = leader.group or leader.seq
         self.asks[ask.seq] = ask
         return ask
+
+    def follow(self, leader: Ask, **more: object) -> Ask:
+        """A sibling that waits for its leader's first token, or its end."""
+        more = {"salt": leader.salt, "tier": leader.tier, "priority": leader.priority, **more}
+        ask = self.submit(leader.prompt, leader=leader.seq, **more)
+        if leader.state != "ended" and not leader.outputs:
+            ask.state = "following"
+        return ask
+
+    def leave(self, ask: Ask) -> None:
+        """Cancel a request that the worker has not got."""
+        assert ask.state in ("waiting", "following")
+        self._end(ask, "cancelled")
 
     def having(self, state: str) -> list[Ask]:
         return [ask for ask in self.asks.values() if ask.state == state]
@@ -183,6 +263,8 @@ class Books:
         for ask in send:
             assert ask.state == "waiting"
             ask.state, ask.seated, ask.returning, ask.counted = "sent", False, False, 0
+            ask.known, ask.computed = len(ask.tokens), 0
+            ask.sent_sampling, ask.sent_group = ask.next_sampling, ask.group
         self.raw_orders(Orders(self.orders + 1, gone, back, tuple(ask.admission() for ask in send)))
 
     def raw_orders(self, orders: Orders) -> None:
@@ -205,6 +287,8 @@ class Books:
         output = self.runner.launch(plan)
         if meanwhile:
             meanwhile()
+        for piece in plan.slices:
+            self.asks[piece.seq].computed = piece.end
         if fails:
             self.runner.spoil(plan)
             self._take_failure(plan)
@@ -213,8 +297,9 @@ class Books:
         return True
 
     def _take_failure(self, plan: StepPlan) -> None:
-        for piece in plan.slices:
-            self.asks[piece.seq].not_finite_at = len(self.asks[piece.seq].outputs)  # for the control: it ends here
+        for ask in [self.asks[piece.seq] for piece in plan.slices]:
+            if not ask.returning:
+                ask.not_finite_at = len(ask.outputs)  # for the control: it ends here
         self.take(self.loop.fail(plan, "the step failed"))
 
     def _check_plan(self, plan: StepPlan) -> None:
@@ -232,19 +317,37 @@ class Books:
         assert piece.attempt == ask.attempt and ask.state == "sent", "a slice for a sequence that has left"
         assert 1 <= len(piece.tokens) <= (1 if piece.decode else self.own.chunk)
         assert len(piece.pages) * self.own.page_size >= piece.end and len(set(piece.pages)) == len(piece.pages)
-        assert piece.position == len(ask.outputs) and piece.sampling == ask.sampling
+        assert piece.position == len(ask.outputs) and piece.sampling == ask.sent_sampling
         if self.own.deterministic and not piece.decode:
             assert piece.end % self.own.chunk == 0 or piece.end == len(ask.tokens), "a chunk is cut elsewhere"
         if not ask.seated:
             self._newcomers.append(ask.seq)
+            self._check_shared(piece, ask)
         ask.seated = True
+
+    def _check_shared(self, piece: Slice, ask: Ask) -> None:
+        """A sibling begins behind the prompt pages that its leader holds."""
+        leader = self.asks[ask.leader] if ask.leader is not None else None
+        size = self.own.page_size
+        full = (len(ask.prompt) - 1) // size * size
+        if leader is None or leader.state != "sent" or leader.computed < full or piece.sampling.prompt_logprobs >= 0:
+            return
+        alike = not self.own.rope_switches or (leader.known > self.own.rope_edge) == (ask.known > self.own.rope_edge)
+        # a second copy of a page has no name: the leader's must be the only one
+        copies = [other for other in self.asks.values() if other.tokens[:size] == ask.tokens[:size]]
+        named = leader.attempt == 1 and all(other.group == ask.group for other in copies)
+        named = named and (self.own.prefix_cache or leader.sent_group != 0)
+        if alike and named and not self._not_finite:
+            assert piece.start >= full, "a sibling computes what its leader holds"
+            self.shared += full > 0
 
     def _check_cost(self, plan: StepPlan) -> None:
         decodes = [piece for piece in plan.slices if piece.decode]
         prompts = [piece for piece in plan.slices if not piece.decode]
         alone = Features(0, len(decodes), sum(piece.end for piece in decodes))
         tokens = sum(len(piece.tokens) for piece in prompts)
-        whole = Features(tokens, len(plan.slices), sum(piece.end for piece in plan.slices))
+        told = sum(len(piece.tokens) for piece in prompts if piece.sampling.prompt_logprobs >= 0)
+        whole = Features(tokens, len(plan.slices), sum(piece.end for piece in plan.slices), told)
         assert plan.modelled == self.model.cost(whole)
         if not decodes:
             assert plan.decode_only == plan.target == 0.0
@@ -275,7 +378,8 @@ class Books:
         assert gauges.running == len(sent) - len(waiting)
         assert headroom.pages == self.own.pages - gauges.pages_used - need
         assert gauges.pages_used + gauges.pages_cached <= gauges.pages_total == self.own.pages
-        assert self.own.prefix_cache or gauges.prefix_hits == gauges.pages_cached == 0
+        alone = not any(ask.group for ask in self.asks.values())
+        assert self.own.prefix_cache or not alone or gauges.prefix_hits == gauges.pages_cached == 0
         self.reported = report
         self.loop.check()
 
@@ -283,18 +387,36 @@ class Books:
         if result.attempt != ask.attempt or ask.state != "sent":
             assert not result.tokens and result.outcome in ("yielded", "preempted"), "a result for what has left"
             return
-        if result.outcome == "preempted":
-            assert result.seq != self._oldest, "the oldest running sequence was preempted"
-            assert not self._newcomers, "a newcomer was seated in a step that preempted"
         ask.counted += result.cached + result.computed + result.recomputed
         assert ask.attempt > 1 or not result.recomputed
-        assert self.own.prefix_cache or not result.cached
+        assert self.own.prefix_cache or ask.group or not result.cached
+        assert ask.sent_sampling.prompt_logprobs < 0 or not result.cached, "a cached prompt has no log probabilities"
+        again = len(ask.prompt_logprobs) + 1 - result.prompt_from
+        assert again >= 0 or not result.prompt_logprobs, "log probabilities of the prompt were left out"
+        ask.prompt_logprobs += result.prompt_logprobs[max(again, 0) :]
+        ask.logprobs += result.logprobs
         for token in result.tokens:
             ask.add(token)
+        outgrown = self.own.rope_switches and ask.known <= self.own.rope_edge < len(ask.tokens)
+        if result.outcome == "preempted" and result.tokens:
+            assert outgrown, "a preempted sequence drew a token"
+        elif result.outcome == "preempted":
+            assert result.seq != self._oldest, "the oldest running sequence was preempted"
+            assert not self._newcomers, "a newcomer was seated in a step that preempted"
+        if result.tokens:
+            self._let_in(ask)
         if result.outcome in ("yielded", "preempted"):
             ask.state, ask.attempt = "waiting", ask.attempt + 1
         elif result.outcome is not None:
             self._finish(ask, result)
+        else:
+            assert not outgrown, "it goes on with keys that are turned for less"
+
+    def _let_in(self, leader: Ask) -> None:
+        """Its siblings may be sent."""
+        for ask in self.having("following"):
+            if ask.leader == leader.seq:
+                ask.state = "waiting"
 
     def _finish(self, ask: Ask, result: Result) -> None:
         outputs, outcome = control(ask, self.context)
@@ -302,13 +424,20 @@ class Books:
         assert (result.stop_id is not None) == (outcome == "stop") and (result.error is not None) == (
             outcome == "error"
         )
-        assert outcome == "error" or ask.counted == len(ask.tokens) - 1, "tokens were computed twice or not at all"
+        computed = len(ask.tokens) - (1 if ask.sampling.max_tokens else 0)
+        assert outcome == "error" or ask.counted == computed, "tokens were computed twice or not at all"
+        self._not_finite = self._not_finite or outcome == "error"
+        if ask.sampling.logprobs >= 0:
+            assert ask.logprobs == [ask.logprobs_at(n) for n in range(len(ask.prompt), len(ask.tokens))]
+        if ask.sampling.prompt_logprobs >= 0 and outcome != "error":
+            assert ask.prompt_logprobs == [ask.logprobs_at(n) for n in range(1, len(ask.prompt))]
         self._end(ask, outcome)
 
     def _end(self, ask: Ask, outcome: str) -> None:
         assert ask.state != "ended", "a request ends once"
         ask.state, ask.outcome = "ended", outcome
         self.ends += 1
+        self._let_in(ask)
 
     def drain(self) -> None:
         """Send all that waits, as room is reported, and step until everything has ended; then nothing is held."""

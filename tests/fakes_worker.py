@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from fairstep.clock import Clock, MonotonicClock
 from fairstep.config import EngineConfig
-from fairstep.door import Ready
+from fairstep.door import Ready, TokenLogprobs
 from fairstep.stepping.cost import StepModel
 from fairstep.stepping.loop import StepLoop
 from fairstep.stepping.plan import StepOutput, StepPlan
@@ -21,6 +21,11 @@ def letter(position: int) -> int:
     return ord("a") + position % LETTERS
 
 
+def said_of(token: int, count: int) -> TokenLogprobs:
+    """The log probabilities beside a token: its own, then those of the next `count` ids."""
+    return TokenLogprobs((token, *range(token, token + count)), (-token / 100,) + (-1.0,) * count, 1)
+
+
 @dataclass
 class FakeRunner:
     """Says a, b, c, ...; `draw` may say otherwise; `before` runs before each step, on the worker's side."""
@@ -32,7 +37,15 @@ class FakeRunner:
     def launch(self, plan: StepPlan) -> "FakeHandle":
         self.before(plan)
         self.plans.append(plan)
-        return FakeHandle(StepOutput(tuple(self.draw(s.position) for s in plan.slices if s.samples)))
+        drawn = [(self.draw(s.position), s.sampling.logprobs) for s in plan.slices if s.samples]
+        prompts = [[said_of(token, s.sampling.prompt_logprobs) for token in s.targets] for s in plan.slices]
+        return FakeHandle(
+            StepOutput(
+                tuple(token for token, _ in drawn),
+                tuple(said_of(token, asked) if asked >= 0 else None for token, asked in drawn),
+                tuple(map(tuple, prompts)),
+            )
+        )
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from fairstep import AsyncEngine, SamplingParams
-from fairstep.async_engine import characters
 from fairstep.config import EngineConfig
 from fairstep.door import Ready
 from fairstep.errors import ContextTooLong, EngineClosed, EngineDead, InvalidRequest
 from fairstep.stepping.plan import StepPlan
 from fairstep.worker import ProgressCall, Worker
-from fakes_text import FakeTokenizer
+from fakes_text import BOS, FakeTokenizer
 from fakes_worker import FakeRunner, fake_build
 
 LONG = SamplingParams(max_tokens=150)
@@ -153,6 +152,73 @@ def test_a_text_that_can_never_fit_is_refused_before_it_is_tokenized() -> None:
     run(body())
 
 
+def test_texts_and_conversations_are_encoded_as_asked() -> None:
+    async def body() -> None:
+        async with engine() as own:
+            assert await own.encode("hi") == (BOS, *b"hi")
+            assert await own.encode("hi", add_special=False) == tuple(b"hi")
+            long = await own.encode("x" * 5000, add_special=False, any_length=True)
+            assert long == tuple(b"x" * 5000), "for callers that cut it"
+            hello = [{"role": "user", "content": "hi"}]
+            ids = await own.encode_chat(hello, add_generation_prompt=False, template_kwargs={"think": "no"})
+            assert bytes(ids[1:]) == b"think=no\nuser: hi\n"
+            assert len(await own.encode_chat([{"role": "user", "content": "x" * 5000}], any_length=True)) > 5000
+
+    run(body())
+
+
+def test_siblings_are_streams_of_their_own_and_each_may_be_left() -> None:
+    async def body() -> None:
+        async with engine() as own:
+            first, second, third = own.submit_group((97,), LONG, 3, request_id="r")
+            assert [stream.request_id for stream in (first, second, third)] == ["r", "r.1", "r.2"]
+            second.cancel()
+            await anext(first)
+            first.cancel()
+            assert (await third.completion()).finish_reason == "length"
+            assert (await second.completion()).finish_reason == "cancelled"
+            own.check()
+
+    run(body())
+
+
+def test_a_group_that_is_refused_leaves_nothing() -> None:
+    async def body() -> None:
+        async with engine() as own:
+            with pytest.raises(InvalidRequest, match="n must be"):
+                own.submit_group((97,), LONG, 0)
+            with pytest.raises(ContextTooLong):
+                own.submit_group((97,), SamplingParams(max_tokens=10**6), 3)
+            assert own.live().waiting == own.live().running == 0
+
+    run(body())
+
+
+def test_no_tokens_asked_for_end_without_the_worker() -> None:
+    def never(plan: StepPlan) -> None:
+        raise AssertionError("the worker was asked")
+
+    async def body() -> None:
+        async with engine(FakeRunner(before=never)) as own:
+            answer = await own.generate("x", SamplingParams(max_tokens=0))
+            assert (answer.text, answer.finish_reason, answer.usage.prompt_tokens) == ("", "length", 2)
+
+    run(body())
+
+
+def test_log_probabilities_come_with_their_tokens_also_when_deltas_are_merged() -> None:
+    async def body() -> None:
+        async with engine() as own:
+            stream = own.submit((97, 98), SamplingParams(max_tokens=5, logprobs=1, prompt_logprobs=0))
+            while not stream.ended:
+                await asyncio.sleep(0)
+            answer = await stream.completion()
+            assert [item.ids[0] for item in answer.logprobs] == list(answer.token_ids) == list(b"abcde")
+            assert [item and item.ids for item in answer.prompt_logprobs] == [None, (98,)]
+
+    run(body())
+
+
 def test_a_conversation_of_a_wrong_shape_is_told_by_the_template() -> None:
     async def body() -> None:
         async with engine() as own:
@@ -160,7 +226,5 @@ def test_a_conversation_of_a_wrong_shape_is_told_by_the_template() -> None:
                 await own.encode_chat([{"role": "nobody", "content": 5}])
         with pytest.raises(EngineClosed):
             await own.encode("x" * 5000)
-
-    assert characters([5, {"content": None}, {"content": "abc"}]) == 3  # type: ignore[list-item]
 
     run(body())

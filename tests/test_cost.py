@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairstep.door import Coefficients
-from fairstep.stepping.cost import PRIOR, UNLIMITED, Features, StepModel
+from fairstep.stepping.cost import PRIOR, TOLD_COST, UNLIMITED, Features, StepModel
 
 AUTO = 2.5
 
@@ -244,3 +244,24 @@ def test_times_that_cannot_be_are_left_out() -> None:
     for took in (0.0, -1.0, math.nan, math.inf, 1e-12):
         model.observe(Features(0, 1, 10), took)
     assert model.coefficients == PRIOR
+
+
+def test_a_step_that_told_log_probabilities_does_not_make_decodes_dear() -> None:
+    model = StepModel()
+    live(CPU, model, 200, seed=1)
+    before, step = model.cost(Features(0, 4, 1500)), Features(30, 5, 1530, told=30)
+    for _ in range(100):
+        model.observe(step, TOLD_COST * CPU.true(step))
+    assert model.cost(Features(0, 4, 1500)) == before
+    assert model.cost(step) == pytest.approx(
+        model.cost(Features(30, 5, 1530)) + (TOLD_COST - 1) * 30 * model.coefficients.prompt
+    )
+
+
+@pytest.mark.parametrize("tells", [False, True])
+def test_what_is_allowed_with_log_probabilities_keeps_the_target_too(tells: bool) -> None:
+    model, beside = StepModel(), Features(0, 4, 1500)
+    target = 50 * model.cost(beside)
+    most = model.allowance(target, beside, 7, tells=tells)
+    assert model.cost(beside.plus_prompt(7, most, tells=tells)) <= target
+    assert model.cost(beside.plus_prompt(7, most + 1, tells=tells)) > target

@@ -66,3 +66,22 @@ def test_a_closed_engine_tells_what_it_ended_and_refuses_the_rest() -> None:
     assert [answer.finish_reason for answer in answers] == ["length", "error"]
     with pytest.raises(EngineClosed):
         own.submit("z")
+
+
+def test_siblings_have_ids_of_their_own_and_each_may_be_cancelled() -> None:
+    own = engine()
+    assert own.submit_group([97], FIVE, 3, request_id="r") == ["r", "r.1", "r.2"]
+    assert own.cancel("r.1")
+    texts: dict[str, str] = {}
+    while own.has_requests:
+        for delta in own.step():
+            texts[delta.request_id] = texts.get(delta.request_id, "") + delta.text
+        own.check()
+    assert texts == {"r": "abcde", "r.1": "", "r.2": "abcde"}
+
+
+def test_no_tokens_asked_for_is_told_by_the_next_step() -> None:
+    own = engine()
+    (answer,) = own.generate(["x"], SamplingParams(max_tokens=0))
+    assert (answer.text, answer.finish_reason) == ("", "length")
+    assert not own.has_requests

@@ -2,8 +2,9 @@
 
 import pytest
 
-from fairstep.admission.fit import answer_room, check_ids
+from fairstep.admission.fit import answer_room, check_ids, check_param_ids
 from fairstep.errors import ContextTooLong, InvalidRequest
+from fairstep.request import SamplingParams
 
 
 def test_an_answer_may_fill_the_context_exactly() -> None:
@@ -31,3 +32,22 @@ def test_ids_outside_the_vocabulary_are_refused(ids: list[int], told: str) -> No
     with pytest.raises(InvalidRequest, match=told) as caught:
         check_ids(ids, vocab_size=10)
     assert caught.value.param == "prompt"
+
+
+def test_an_answer_of_no_tokens_needs_no_room_but_its_prompt() -> None:
+    assert answer_room(prompt_tokens=19, max_tokens=0, context=20) == 0
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        (SamplingParams(stop_token_ids=[9, 10]), "stop_token_ids"),
+        (SamplingParams(allowed_token_ids=[10, 9]), "allowed_token_ids"),
+        (SamplingParams(logit_bias={9: 1, 10: -100}), "logit_bias"),
+    ],
+)
+def test_ids_outside_the_vocabulary_are_refused_wherever_params_hold_some(params: SamplingParams, field: str) -> None:
+    with pytest.raises(InvalidRequest, match="10; ids go from 0 to 9") as caught:
+        check_param_ids(params, vocab_size=10)
+    assert caught.value.param == field
+    check_param_ids(params, vocab_size=11)

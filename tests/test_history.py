@@ -1,4 +1,5 @@
-"""The step loop under random histories: submit, step, cancel, yield, failures, stale orders, on tiny pools.
+"""The step loop under random histories: submit, step, cancel, yield, failures, stale orders, on tiny pools; siblings,
+log probabilities, penalties, answers of no token, and rotary scaling by length past its edge.
 
 The books in fakes_stepping.py check after every step that each slice reads what its own request wrote, that budgets
 and seats are kept and that answers equal those of the same request alone; here the histories are made.
@@ -39,7 +40,23 @@ def any_settings(pick: random.Random) -> StepSettings:
         deterministic=deterministic,
         inter_token_target=pick.choice((None, None, 1e-9, 0.03, 0.2)),
         prefix_cache=pick.random() < 0.8,
+        rope_edge=pick.choice((0, 0, pick.randint(1, context))),
+        rope_switches=pick.random() < 0.5,
     )
+
+
+def any_sampling(pick: random.Random, context: int) -> dict[str, object]:
+    """Fields of a Sampling that the step loop knows of; often none at all of the rarer ones."""
+    most = pick.choice((pick.randint(1, 4), pick.randint(1, context), context, 0 if pick.random() < 0.3 else 2))
+    return {
+        "max_tokens": most,
+        "min_tokens": pick.randint(0, most),
+        "stop_ids": pick.choice(((), (), (0,), (1, 2))),
+        "presence": pick.choice((0.0, 0.0, 1.5)),
+        "bad_words": pick.choice(((), (), ((1, 2),))),
+        "logprobs": pick.choice((-1, -1, 0, 3)),
+        "prompt_logprobs": pick.choice((-1, -1, -1, 0, 2)),
+    }
 
 
 class History:
@@ -54,6 +71,8 @@ class History:
         acts: list[Callable[[], None]] = [
             self.submit,
             self.submit,
+            self.follow,
+            self.leave,
             self.orders,
             self.step,
             self.step,
@@ -72,17 +91,35 @@ class History:
         prompt = list(pick.choice(FAMILIES)[:length])
         if pick.random() < 0.3:
             prompt[-1] = 6
-        most = pick.choice((pick.randint(1, 4), pick.randint(1, books.context), books.context))
-        books.submit(
+        sampling = any_sampling(pick, books.context)
+        siblings = pick.choice((0, 0, 0, 1, 3))
+        leader = books.submit(
             prompt,
-            max_tokens=most,
-            min_tokens=pick.randint(0, most),
-            stop_ids=pick.choice(((), (), (0,), (1, 2))),
-            salt=pick.choice("aab"),
+            salt=f"group of {len(books.asks)}" if siblings else pick.choice("aab"),
             tier=pick.choice((0, 0, 1)),
             priority=pick.choice((0, 0, 1, -1)),
-            not_finite_at=pick.choice((None,) * 15 + (pick.randint(0, 3),)),
+            not_finite_at=pick.choice((None,) * 15 + (pick.randint(0, 3),)) if sampling["max_tokens"] else None,
+            **sampling,
         )
+        self._follow(leader, siblings)
+
+    def follow(self) -> None:
+        """Siblings of somebody who is still here."""
+        books, pick = self.books, self.pick
+        leaders = [ask for ask in books.asks.values() if ask.state != "ended" and ask.leader is None]
+        if leaders and len(books.having("waiting") + books.having("following")) <= 8:
+            self._follow(pick.choice(leaders), pick.randint(1, 3))
+
+    def _follow(self, leader: Ask, count: int) -> None:
+        for _ in range(count):
+            sampling = {**any_sampling(self.pick, self.books.context), "prompt_logprobs": -1}
+            self.books.follow(leader, **sampling)
+
+    def leave(self) -> None:
+        """Somebody goes before the worker has heard of it."""
+        for ask in self.books.having("waiting") + self.books.having("following"):
+            if self.pick.random() < 0.1:
+                self.books.leave(ask)
 
     def orders(self) -> None:
         """Some of everything, in any state; what is cancelled may be given back in the same Orders."""
@@ -110,19 +147,24 @@ class History:
         books.raw_orders(Orders(books.orders + 1, ((10**9, 1),), ((10**9, 1),)))
 
 
-def run_histories(first: int, count: int) -> None:
+def run_histories(first: int, count: int) -> int:
+    """How many siblings found their leader's pages."""
+    shared = 0
     for seed in range(first, first + count):
         pick = random.Random(seed)
         try:
-            History(pick).run(pick.randint(5, 45))
+            history = History(pick)
+            history.run(pick.randint(5, 45))
         except Exception as error:
             error.add_note(f"history of seed {seed}")
             raise
+        shared += history.books.shared
+    return shared
 
 
 @pytest.mark.parametrize("first", range(0, 4000, 1000))
 def test_random_histories_end_each_request_once_and_lose_no_page(first: int) -> None:
-    run_histories(first, 1000)
+    assert run_histories(first, 1000) > 10
 
 
 @pytest.mark.full
@@ -146,6 +188,9 @@ class Machine(RuleBasedStateMachine):
         spare_pages=st.integers(0, 6),
         deterministic=st.booleans(),
         inter_token_target=st.sampled_from((None, 1e-9, 0.05)),
+        prefix_cache=st.booleans(),
+        rope_edge=st.integers(0, 12),
+        rope_switches=st.booleans(),
     )
     def begin(
         self,
@@ -157,6 +202,7 @@ class Machine(RuleBasedStateMachine):
         spare_pages: int,
         deterministic: bool,
         inter_token_target: float | None,
+        **more: object,
     ) -> None:
         own = settings(
             seats=seats,
@@ -167,22 +213,29 @@ class Machine(RuleBasedStateMachine):
             pages=-(-context // page_size) + spare_pages,
             deterministic=deterministic,
             inter_token_target=inter_token_target,
+            **more,
         )
         self.books = Books(own)
 
     @rule(
         family=st.sampled_from(FAMILIES),
         length=st.integers(1, 18),
-        most=st.integers(1, 16),
+        most=st.integers(0, 16),
+        prompt_logprobs=st.sampled_from((-1, 0)),
         stop_ids=st.sampled_from(((), (0,), (1, 2))),
         salt=st.sampled_from("ab"),
         tier=st.integers(0, 1),
         not_finite_at=st.none() | st.integers(0, 3),
+        siblings=st.integers(0, 2),
     )
-    def submit(self, family: tuple[int, ...], length: int, **more: object) -> None:
-        more["max_tokens"] = more.pop("most")
-        ask = self.books.submit(family[: min(length, self.books.context - 1)], **more)
-        self.books.order(send=[ask])
+    def submit(self, family: tuple[int, ...], length: int, most: int, siblings: int, **more: object) -> None:
+        more["max_tokens"] = most
+        if not most:
+            more["not_finite_at"] = None
+        leader = self.books.submit(family[: min(length, self.books.context - 1)], **more)
+        for _ in range(siblings):
+            self.books.follow(leader, max_tokens=most)
+        self.books.order(send=[leader])
 
     @rule(which=which)
     def send_again(self, which: int) -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from fairstep.door import Admit, Orders, Report, Result
+from fairstep.door import Admit, Orders, Report, Result, TokenLogprobs
 from fairstep.stepping.cost import PRIOR, StepModel
 from fairstep.stepping.loop import StepLoop
 from fairstep.stepping.plan import NOT_FINITE, StepOutput, StepPlan
@@ -34,6 +34,11 @@ class Bench:
     def commit(self, plan: StepPlan, *tokens: int, seconds: float = 0.0) -> Report:
         drawn = tokens or (TOKEN,) * sum(piece.samples for piece in plan.slices)
         report = self.loop.commit(plan, StepOutput(tuple(drawn)), run_seconds=seconds)
+        self.loop.check()
+        return report
+
+    def answer(self, output: StepOutput) -> Report:
+        report = self.loop.commit(self.loop.plan(), output, run_seconds=0.0)
         self.loop.check()
         return report
 
@@ -360,3 +365,80 @@ def test_a_step_that_is_abandoned_leaves_its_tokens_pending() -> None:
     bench.loop.check()
     again = bench.loop.plan()
     assert [(piece.seq, piece.start, piece.tokens) for piece in again.slices] == [(1, 0, (5, 6, 7))]
+
+
+def said(token: int) -> TokenLogprobs:
+    return TokenLogprobs((token,), (-1.0,), 1)
+
+
+def test_log_probabilities_go_to_who_drew_the_token() -> None:
+    bench = Bench()
+    bench.apply(admit(1, range(5), logprobs=0), admit(2, range(5)), admit(3, range(5), logprobs=0))
+    results = bench.answer(StepOutput((7, 8, 9), (said(7), None, said(9)))).results
+    assert [result.logprobs for result in results] == [(said(7),), (), (said(9),)]
+
+
+def test_a_token_without_the_log_probabilities_that_were_asked_for_is_a_bug() -> None:
+    bench = Bench()
+    bench.apply(admit(1, range(5), logprobs=0))
+    plan = bench.loop.plan()
+    with pytest.raises(AssertionError, match="asked for"):
+        bench.loop.commit(plan, StepOutput((7,)), run_seconds=0.0)
+
+
+def test_what_is_not_finite_has_no_log_probabilities() -> None:
+    bench = Bench()
+    bench.apply(admit(1, range(5), logprobs=0))
+    (result,) = bench.answer(StepOutput((NOT_FINITE,), (None,))).results
+    assert (result.outcome, result.logprobs) == ("error", ())
+
+
+def test_prompt_log_probabilities_are_told_with_the_position_they_begin_at() -> None:
+    bench = Bench(chunk=3)
+    bench.apply(admit(1, range(5), prompt_logprobs=0, max_tokens=0))
+    (first,) = bench.answer(StepOutput((), (), ((said(1), said(2), said(3)),))).results
+    assert (first.prompt_from, first.prompt_logprobs, first.outcome) == (1, (said(1), said(2), said(3)), None)
+    report = bench.answer(StepOutput((), (), ((said(4),),)))
+    (last,) = report.results
+    assert (last.prompt_from, last.prompt_logprobs, last.outcome) == (4, (said(4),), "length")
+    assert (last.tokens, last.computed, report.gauges.running) == ((), 2, 0)
+
+
+def test_a_target_without_its_log_probability_is_a_bug() -> None:
+    bench = Bench()
+    bench.apply(admit(1, range(5), prompt_logprobs=0))
+    plan = bench.loop.plan()
+    with pytest.raises(AssertionError, match="each target"):
+        bench.loop.commit(plan, StepOutput((7,), (), ((said(1),),)), run_seconds=0.0)
+
+
+def test_a_prompt_that_tells_its_log_probabilities_is_computed_though_it_is_cached() -> None:
+    bench = Bench()
+    bench.apply(admit(1, range(9), max_tokens=1))
+    bench.step()
+    bench.apply(admit(2, range(9), max_tokens=0, prompt_logprobs=0))
+    assert bench.loop.plan().slices[0].targets == tuple(range(1, 9))
+
+
+def test_a_sequence_that_outgrows_longropes_edge_is_given_back_with_its_token() -> None:
+    bench = Bench(rope_edge=6, rope_switches=True)
+    bench.apply(admit(1, range(5)))
+    assert outcome(bench.step().results[0]) == (1, 1, (TOKEN,), None), "as long as the edge"
+    report = bench.step()
+    assert outcome(report.results[0]) == (1, 1, (TOKEN,), "preempted")
+    assert (report.gauges.running, report.gauges.pages_used, report.gauges.preemptions) == (0, 0, 1)
+    bench.apply(admit(1, [*range(5), TOKEN, TOKEN], attempt=2, prompt_len=5))
+    (piece,) = bench.loop.plan().slices
+    assert (piece.start, piece.stretch) == (0, 7), "no page of the shorter one is found"
+
+
+def test_an_answer_that_ends_past_the_edge_just_ends() -> None:
+    bench = Bench(rope_edge=5, rope_switches=True)
+    bench.apply(admit(1, range(5), max_tokens=1))
+    assert outcome(bench.step().results[0]) == (1, 1, (TOKEN,), "length")
+
+
+def test_dynamic_scaling_gives_nothing_back() -> None:
+    bench = Bench(rope_edge=5)
+    bench.apply(admit(1, range(5)))
+    assert [bench.step().results[0].outcome for _ in range(3)] == [None] * 3

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from fairstep.stepping.pages import PagePool
 from fairstep.stepping.prefix import PrefixCache, root
+from fairstep.stepping.rope_lengths import RopeLengths
 from fairstep.stepping.sequence import Sequence
 from fakes_stepping import admit
 
@@ -62,7 +63,8 @@ def test_another_salt_finds_nothing() -> None:
 
 
 def test_roots_of_different_extras_differ_however_they_are_cut() -> None:
-    extras = [("",), ("", ""), ("a",), ("a", "b"), ("ab",), ("a', 'b",), ("a,b",)]
+    extras: list[tuple[str | int, ...]] = [("",), ("", ""), ("a",), ("a", "b"), ("ab",), ("a', 'b",), ("a,b",)]
+    extras += [("a", 1), ("a", "1"), ("a", 1, 0), ("a", 0, 1)]
     assert len({root(one) for one in extras}) == len(extras)
 
 
@@ -132,6 +134,48 @@ def test_switched_off_it_finds_and_names_nothing() -> None:
     assert found(cache, list(range(9))) == [] and first.digests == []
     pool.release(first.pages)
     assert pool.cached == 0
+
+
+def test_a_sequence_that_tells_its_prompt_finds_nothing_and_is_found() -> None:
+    cache, pool = cache_and_pool()
+    first = Sequence(admit(1, range(9), prompt_logprobs=0))
+    pool.allocate(first.pages, 3)
+    first.computed = 9
+    cache.register(first)
+    assert cache.match(Sequence(admit(2, range(9), prompt_logprobs=0))) == []
+    assert found(cache, list(range(9))) == first.pages[:2]
+    again = Sequence(admit(3, range(9), prompt_logprobs=0))
+    cache.use(again, [])
+    assert cache.queries == 0, "it was not looked up"
+
+
+def of_group(seq: int, group: int, salt: str = "") -> Sequence:
+    return Sequence(admit(seq, range(9), group=group, salt=salt))
+
+
+def test_switched_off_it_still_serves_each_group_for_itself() -> None:
+    cache, pool = cache_and_pool(enabled=False)
+    leader = of_group(1, group=1)
+    pool.allocate(leader.pages, 3)
+    leader.computed = 9
+    cache.register(leader)
+    assert cache.match(of_group(2, group=1)) == leader.pages[:2]
+    assert cache.match(of_group(3, group=3)) == [] and cache.match(of_group(4, group=0)) == []
+    assert cache.match(of_group(5, group=1, salt="other")) == []
+
+
+def test_switched_on_a_group_is_like_everybody() -> None:
+    cache, pool = cache_and_pool()
+    first = computed(cache, pool, list(range(9)))
+    assert cache.match(of_group(2, group=1)) == first.pages[:2]
+
+
+def test_pages_are_found_only_under_the_same_rotary_regime() -> None:
+    pool = PagePool(32, SIZE)
+    cache = PrefixCache(pool, rope=RopeLengths(edge=10, switches=True))
+    long = computed(cache, pool, list(range(11)))
+    assert found(cache, list(range(10))) == []
+    assert found(cache, list(range(12))) == long.pages[:2]
 
 
 short = st.lists(st.integers(0, 2), min_size=1, max_size=14)

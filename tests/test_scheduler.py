@@ -3,7 +3,7 @@
 import pytest
 
 from fairstep.door import Coefficients
-from fairstep.stepping.cost import Features, StepModel
+from fairstep.stepping.cost import TOLD_COST, Features, StepModel
 from fairstep.stepping.pages import PagePool
 from fairstep.stepping.prefix import PrefixCache
 from fairstep.stepping.scheduler import (
@@ -250,6 +250,23 @@ def test_beside_decodes_the_step_costs_at_most_so_many_times_the_decodes() -> No
     assert (draft.decode_only, draft.target, draft.modelled) == (1.5, AUTO_TARGET * 1.5, 3.75)
 
 
+def test_tokens_whose_log_probabilities_are_told_count_more_against_the_target() -> None:
+    bench = Bench(EVEN)
+    bench.add(1, 3)
+    bench.run()
+    bench.add(2, 30, prompt_logprobs=0)
+    draft = bench.run()
+    # of the 1.75 that the target leaves, such a token takes 4 times 0.25
+    assert lengths(draft) == [(1, 1), (2, 1)] and draft.modelled == 1.0 + 2 * 0.5 + TOLD_COST * 0.25 <= draft.target
+
+
+def test_a_step_without_decodes_holds_fewer_tokens_whose_log_probabilities_are_told() -> None:
+    bench = Bench(step_tokens=16, chunk=16)
+    bench.add(1, 10, prompt_logprobs=0)
+    bench.add(2, 20)
+    assert lengths(bench.run()) == [(1, 16 // TOLD_COST), (2, 16 - 16 // TOLD_COST)]
+
+
 def test_a_fixed_target_holds_instead() -> None:
     bench = Bench(EVEN, inter_token_target=4.5)
     bench.add(1, 3)
@@ -386,3 +403,35 @@ def test_a_sequence_being_computed_cannot_be_removed() -> None:
     bench.plan()
     with pytest.raises(AssertionError, match="being computed"):
         bench.scheduler.remove(sequence)
+
+
+def test_a_slice_that_draws_under_a_penalty_knows_the_history_and_no_other_does() -> None:
+    bench = Bench(chunk=3)
+    bench.add(1, 5, presence=1.0)
+    bench.add(2, 5)
+    first = bench.run()
+    assert [(piece.known, piece.prompt_len) for piece in first.slices] == [((), 0), ((), 0)], "nothing is drawn yet"
+    second = bench.run()
+    assert [(piece.known, piece.prompt_len) for piece in second.slices] == [((100, 101, 102, 103, 104), 5), ((), 0)]
+    third = bench.run()
+    assert third.slices[0].known == (100, 101, 102, 103, 104, 9) and third.slices[0].prompt_len == 5
+
+
+def test_targets_are_the_prompt_tokens_that_a_slice_predicts() -> None:
+    bench = Bench(chunk=3)
+    bench.add(1, 6, prompt_logprobs=0)
+    assert [bench.run().slices[0].targets for _ in range(3)] == [(101, 102, 103), (104, 105), ()]
+
+
+def test_a_sequence_of_no_tokens_never_samples() -> None:
+    bench = Bench(chunk=3)
+    bench.add(1, 5, max_tokens=0)
+    assert [bench.plan().slices[0].samples] == [False]
+
+
+def test_slices_carry_the_length_they_are_turned_for() -> None:
+    bench = Bench(rope_edge=4)
+    bench.add(1, 6)
+    bench.add(2, 3)
+    assert [piece.stretch for piece in bench.run().slices] == [6, 3]
+    assert [piece.stretch for piece in bench.run().slices] == [6, 3], "the prompt's, also later"

@@ -64,3 +64,8 @@ def test_check_finds_pages_held_without_a_seat() -> None:
     sequence.pages.append(3)
     with pytest.raises(AssertionError, match="holds pages"):
         sequence.check()
+
+
+def test_a_sequence_of_no_tokens_draws_none_and_one_that_tells_its_prompt_says_so() -> None:
+    assert not Sequence(admit(1, [1], max_tokens=0)).draws and Sequence(admit(1, [1], max_tokens=1)).draws
+    assert Sequence(admit(1, [1], prompt_logprobs=0)).tells_prompt and not Sequence(admit(1, [1])).tells_prompt

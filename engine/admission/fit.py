@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ..errors import ContextTooLong, InvalidRequest
+from ..request import SamplingParams
 
 
 def check_ids(ids: Sequence[int], vocab_size: int, *, param: str = "prompt") -> None:
@@ -16,6 +17,17 @@ def check_ids(ids: Sequence[int], vocab_size: int, *, param: str = "prompt") -> 
     if low < 0 or high >= vocab_size:
         wrong = low if low < 0 else high
         raise InvalidRequest(f"{param} holds token id {wrong}; ids go from 0 to {vocab_size - 1}", param)
+
+
+def check_param_ids(params: SamplingParams, vocab_size: int) -> None:
+    """Refuse ids outside the vocabulary, wherever params hold some. Raises InvalidRequest naming the field."""
+    for name, ids in (
+        ("stop_token_ids", params.stop_token_ids),
+        ("allowed_token_ids", params.allowed_token_ids or ()),
+        ("logit_bias", [token for token, _ in params.biases]),
+    ):
+        if ids and max(ids) >= vocab_size:
+            raise InvalidRequest(f"{name} holds token id {max(ids)}; ids go from 0 to {vocab_size - 1}", name)
 
 
 def answer_room(prompt_tokens: int, max_tokens: int | None, context: int) -> int:

@@ -26,6 +26,7 @@ UNLIMITED = 2**40  # tokens, where they cost nothing
 SHORTEST, LONGEST = 1e-9, 1e6  # seconds that a step can take
 DOUBT = 2.0  # standard errors that are added to the prompt coefficient
 DOUBT_LIMIT = 0.25  # doubt alone makes a prompt token no dearer than this part of one decode's own step
+TOLD_COST = 4  # prompt tokens that one costs whose log probabilities are told: logits and order of the vocabulary
 LEAST_NOISE = 0.05  # relative spread of a step's time that is assumed at least
 
 Vector = list[float]
@@ -34,15 +35,20 @@ Matrix = list[Vector]
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What a step's time depends on. context: the sum of all slices' end positions."""
+    """What a step's time depends on.
+
+    context: the sum of all slices' end positions. told: prompt tokens whose log probabilities are told.
+    """
 
     prompt: int = 0
     sequences: int = 0
     context: int = 0
+    told: int = 0
 
-    def plus_prompt(self, start: int, length: int) -> "Features":
-        """With one more slice of prompt tokens [start, start + length)."""
-        return Features(self.prompt + length, self.sequences + 1, self.context + start + length)
+    def plus_prompt(self, start: int, length: int, *, tells: bool = False) -> "Features":
+        """With one more slice of prompt tokens [start, start + length); tells: with their log probabilities."""
+        told = self.told + length * tells
+        return Features(self.prompt + length, self.sequences + 1, self.context + start + length, told)
 
 
 class StepModel:
@@ -64,24 +70,28 @@ class StepModel:
     def cost(self, features: Features) -> float:
         """Seconds that a step with these features is expected to take."""
         of = self._coefficients
-        return of.base + of.prompt * features.prompt + of.sequence * features.sequences + of.context * features.context
+        tokens = features.prompt + (TOLD_COST - 1) * features.told
+        return of.base + of.prompt * tokens + of.sequence * features.sequences + of.context * features.context
 
-    def allowance(self, target: float, beside: Features, start: int) -> int:
+    def allowance(self, target: float, beside: Features, start: int, *, tells: bool = False) -> int:
         """Most tokens that one more prompt slice from `start` may have if the step is to cost at most `target`."""
         of = self._coefficients
         room = target - self.cost(beside) - of.sequence - of.context * start
-        each = of.prompt + of.context
+        each = of.prompt * (TOLD_COST if tells else 1) + of.context
         if room < 0.0:
             return 0
         tokens = int(min(room / each, UNLIMITED)) if each else UNLIMITED
-        if tokens and self.cost(beside.plus_prompt(start, tokens)) > target:  # by rounding
+        if tokens and self.cost(beside.plus_prompt(start, tokens, tells=tells)) > target:  # by rounding
             tokens -= 1
         return tokens
 
     def observe(self, features: Features, seconds: float) -> None:
-        """Learn from a step that took `seconds`. What cannot be a step's time (0, NaN, a month) is left out."""
+        """Learn from a step that took `seconds`. What cannot be a step's time (0, NaN, a month) is left out.
+
+        So is a step that told log probabilities: its time would be taken for the decodes'.
+        """
         row = list(map(mul, self._prior, (1, features.sequences, features.context, features.prompt)))
-        if not SHORTEST < seconds < LONGEST:
+        if features.told or not SHORTEST < seconds < LONGEST:
             return
         self._recent.append((row, seconds))
         speed = self._follow_speed()

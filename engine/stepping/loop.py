@@ -6,17 +6,32 @@ It owns the sequences held here, by seq, and joins scheduler, pages, prefix cach
 from dataclasses import dataclass
 from typing import Literal
 
-from ..door import Admit, Coefficients, Gauges, Headroom, Orders, Outcome, Report, Result, SliceRecord, StepRecord
+from msgspec.structs import replace
+
+from ..door import (
+    Admit,
+    Coefficients,
+    Gauges,
+    Headroom,
+    Orders,
+    Outcome,
+    Report,
+    Result,
+    SliceRecord,
+    StepRecord,
+    TokenLogprobs,
+)
 from .cost import Features, StepModel
 from .pages import PagePool
 from .plan import NOT_FINITE, Slice, StepOutput, StepPlan
 from .prefix import PrefixCache
+from .rope_lengths import RopeLengths
 from .scheduler import Scheduler
 from .sequence import Sequence
 from .settings import StepSettings
+from .telling import Drawn, drawn_tokens, prompt_logprobs_of, told_of
 
 Leaving = Literal["cancelled", "yielded"]
-Counts = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +52,8 @@ class StepLoop:
         self._seats = settings.seats
         self._model = model
         self._pool = PagePool(settings.pages, settings.page_size)
-        self._cache = PrefixCache(self._pool, enabled=settings.prefix_cache)
+        self._rope = RopeLengths(settings.rope_edge, settings.rope_switches)
+        self._cache = PrefixCache(self._pool, enabled=settings.prefix_cache, rope=self._rope)
         self._scheduler = Scheduler(settings, model, self._pool, self._cache)
         self._held: dict[int, Sequence] = {}
         self._results: list[Result] = []
@@ -69,7 +85,7 @@ class StepLoop:
         draft = self._scheduler.plan()
         for victim in draft.preempted:
             del self._held[victim.seq]
-            self._results.append(Result(victim.seq, victim.attempt, outcome="preempted"))
+            self._results.append(replace(told_of(victim), outcome="preempted"))
         self._preemptions += len(draft.preempted)
         if not draft.slices:
             return StepPlan(self._steps, ())
@@ -81,12 +97,9 @@ class StepLoop:
     def commit(self, plan: StepPlan, output: StepOutput, *, run_seconds: float, plan_seconds: float = 0.0) -> Report:
         """Take in a step's tokens: append them, end sequences, name full pages, learn the step's time."""
         flight = self._land(plan)
-        assert len(output.tokens) == sum(piece.samples for piece in plan.slices), (
-            "one token for each slice that samples"
-        )
-        tokens = iter(output.tokens)
-        for piece, sequence in zip(plan.slices, flight.sequences, strict=True):
-            self._commit_slice(piece, sequence, next(tokens) if piece.samples else None)
+        drawn, prompt_logprobs = drawn_tokens(plan, output), prompt_logprobs_of(plan, output)
+        for sequence, piece, token, prompt in zip(flight.sequences, plan.slices, drawn, prompt_logprobs, strict=True):
+            self._commit_slice(piece, sequence, told_of(sequence, piece, prompt), token)
         self._model.observe(flight.features, run_seconds)
         return self._report(_record(flight, run_seconds, plan_seconds))
 
@@ -94,14 +107,14 @@ class StepLoop:
         """Instead of commit: the step could not be computed. Its sequences end in error, and no others."""
         flight = self._land(plan)
         for sequence in flight.sequences:
-            self._end(sequence, sequence.leaving or "error", error=None if sequence.leaving else message)
+            self._end(told_of(sequence), sequence, sequence.leaving or "error", message)
         return self._report(_record(flight, run_seconds, 0.0))
 
     def abandon(self, plan: StepPlan) -> None:
         """Instead of commit: forget that the step was planned. Its tokens stay pending; who was leaving leaves."""
         for sequence in self._land(plan).sequences:
             if sequence.leaving:
-                self._end(sequence, sequence.leaving)
+                self._end(told_of(sequence), sequence, sequence.leaving)
 
     def report(self) -> Report:
         """The state now, and results that no step carried."""
@@ -138,7 +151,7 @@ class StepLoop:
         known, outputs = len(admit.tokens), len(admit.tokens) - admit.prompt_len
         if known >= self._context:
             return f"{known} tokens leave no room for another in a context of {self._context}"
-        if admit.prompt_len < 1 or not 0 <= outputs < admit.sampling.max_tokens:
+        if admit.prompt_len < 1 or not 0 <= outputs < max(1, admit.sampling.max_tokens):
             return (
                 f"nothing to draw: {known} tokens known, {admit.prompt_len} of them the prompt, "
                 f"{admit.sampling.max_tokens} outputs at most"
@@ -152,7 +165,7 @@ class StepLoop:
         elif sequence.in_flight:
             sequence.leaving = outcome
         else:
-            self._end(sequence, outcome)
+            self._end(told_of(sequence), sequence, outcome)
 
     def _land(self, plan: StepPlan) -> _Flight:
         flight = self._flight
@@ -162,47 +175,44 @@ class StepLoop:
             sequence.in_flight = False
         return flight
 
-    def _commit_slice(self, piece: Slice, sequence: Sequence, token: int | None) -> None:
-        counts = _counts(piece, sequence)
+    def _commit_slice(self, piece: Slice, sequence: Sequence, told: Result, drawn: Drawn | None) -> None:
         sequence.computed = piece.end
-        if token == NOT_FINITE:
+        if drawn is not None and drawn[0] == NOT_FINITE:
             self._pool.forget(sequence.pages)
             message = f"the model's output at position {piece.end} was not finite"
-            self._end(sequence, sequence.leaving or "error", error=None if sequence.leaving else message, counts=counts)
+            self._end(told, sequence, sequence.leaving or "error", message)
             return
         self._cache.register(sequence)
         if sequence.leaving:
-            self._end(sequence, sequence.leaving, counts=counts)
-        elif token is None:
-            self._results.append(Result(piece.seq, piece.attempt, (), None, None, None, *counts))
+            self._end(told, sequence, sequence.leaving)
+        elif drawn is not None:
+            self._take(told, sequence, *drawn)
+        elif sequence.pending:
+            self._results.append(told)
         else:
-            self._take(sequence, token, counts)
+            self._end(told, sequence, "length")  # it draws nothing
 
-    def _take(self, sequence: Sequence, token: int, counts: Counts) -> None:
+    def _take(self, told: Result, sequence: Sequence, token: int, logprobs: TokenLogprobs | None) -> None:
+        """Append a drawn token, and end the sequence if that ends it, or if its keys are to be turned anew."""
+        told = replace(told, tokens=(token,), logprobs=() if logprobs is None else (logprobs,))
         outcome = sequence.take(token, self._context)
-        if outcome is None:
-            self._results.append(Result(sequence.seq, sequence.attempt, (token,), None, None, None, *counts))
+        if outcome is not None:
+            self._end(told, sequence, outcome)
+        elif self._rope.outgrown(sequence):
+            self._preemptions += 1
+            self._end(told, sequence, "preempted")
         else:
-            self._end(sequence, outcome, token=token, counts=counts)
+            self._results.append(told)
 
-    def _end(
-        self,
-        sequence: Sequence,
-        outcome: Outcome | Leaving,
-        *,
-        token: int | None = None,
-        error: str | None = None,
-        counts: Counts = (0, 0, 0),
-    ) -> None:
-        """Take a sequence out of every book; say so unless it was cancelled."""
+    def _end(self, told: Result, sequence: Sequence, outcome: Outcome | Leaving, error: str | None = None) -> None:
+        """Take a sequence out of every book; say so, with what is told of it, unless it was cancelled."""
         self._scheduler.remove(sequence)
         if self._held.get(sequence.seq) is sequence:
             del self._held[sequence.seq]
-        if outcome == "cancelled":
-            return
-        tokens = () if token is None else (token,)
-        stop_id = token if outcome == "stop" else None
-        self._results.append(Result(sequence.seq, sequence.attempt, tokens, outcome, stop_id, error, *counts))
+        if outcome != "cancelled":
+            stop_id = told.tokens[-1] if outcome == "stop" else None
+            error = error if outcome == "error" else None
+            self._results.append(replace(told, outcome=outcome, stop_id=stop_id, error=error))
 
     def _report(self, step: StepRecord | None) -> Report:
         results, self._results = tuple(self._results), []
@@ -235,16 +245,6 @@ class StepLoop:
             prefix_hits=self._cache.hits,
             stale_orders=self._stale,
         )
-
-
-def _counts(piece: Slice, sequence: Sequence) -> Counts:
-    """Tokens of an attempt's slice: cached (told with its first slice), computed, recomputed.
-
-    What a later attempt knew at admission counts as recomputed where the prefix cache did not have it.
-    """
-    again = max(min(piece.end, sequence.known) - piece.start, 0) if sequence.attempt > 1 else 0
-    cached = sequence.hits if piece.start == sequence.hits else 0
-    return cached, len(piece.tokens) - again, again
 
 
 def _record(flight: _Flight, run_seconds: float, plan_seconds: float) -> StepRecord:

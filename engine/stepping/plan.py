@@ -18,7 +18,8 @@ class Slice:
     tokens: the ids at positions [start, start + len(tokens)). pages: the page table, covering at least the range's
     end. samples: the range reaches the last known token, so its last position's logits are drawn from.
     position: how many outputs the request has so far (over all attempts); the noise is keyed by it.
-    known, prompt_len: all tokens so far and how many of them are the prompt; set only if sampling.needs_history.
+    known, prompt_len: all tokens so far and how many of them are the prompt; set only where the slice samples and
+    sampling.needs_history.
     targets: prompt tokens to report log probabilities of; targets[i] is the token after the range's token number i.
     stretch: rotary scaling that depends on length takes the token at position p for one of max(p + 1, stretch) tokens.
     """

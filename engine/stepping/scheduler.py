@@ -9,10 +9,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from .cost import Features, StepModel
+from .cost import TOLD_COST, Features, StepModel
 from .pages import PagePool
 from .plan import Slice
 from .prefix import PrefixCache
+from .rope_lengths import RopeLengths
 from .sequence import Sequence
 from .settings import StepSettings
 
@@ -50,26 +51,28 @@ class StepBudget:
         fixed = self._settings.inter_token_target
         return AUTO_TARGET * self.decode_only if fixed is None else fixed
 
-    def grant(self, start: int, pending: int, least: int = 0) -> int:
+    def grant(self, start: int, pending: int, least: int = 0, *, tells: bool = False) -> int:
         """Prompt tokens that a slice from `start` may have, of `pending`; 0 if it must wait for another step.
 
-        least: so many even where the target leaves fewer.
+        least: so many even where the target leaves fewer. tells: with their log probabilities.
         """
         chunk = self._settings.chunk
         if self._settings.deterministic:
             whole = min(pending, chunk - start % chunk)
             return whole if whole <= self._tokens else 0
-        most = min(pending, chunk, self._tokens)
+        left = -(-self._tokens // TOLD_COST) if tells else self._tokens  # so that no step takes much longer for it
+        most = min(pending, chunk, left)
         if not self.target or most <= 0:
             return most
-        return min(most, max(self._model.allowance(self.target, self.features, start), self._floor, least))
+        allowance = self._model.allowance(self.target, self.features, start, tells=tells)
+        return min(most, max(allowance, self._floor, least))
 
-    def spend(self, start: int, length: int) -> None:
+    def spend(self, start: int, length: int, *, tells: bool = False) -> None:
         """Take a prompt slice out of the budget."""
         assert 0 < length <= self._tokens, f"{length} tokens of {self._tokens}"
         self._tokens -= length
         self._floor = max(self._floor - length, 0)
-        self.features = self.features.plus_prompt(start, length)
+        self.features = self.features.plus_prompt(start, length, tells=tells)
 
 
 @dataclass(slots=True)
@@ -96,6 +99,7 @@ class Scheduler:
         self._model = model
         self._pool = pool
         self._cache = cache
+        self._rope = RopeLengths(settings.rope_edge, settings.rope_switches)
         self.running: list[Sequence] = []
         self.waiting: deque[Sequence] = deque()
         self._mixed = 0  # steps in a row with prompts beside decodes
@@ -123,6 +127,8 @@ class Scheduler:
     def plan(self) -> Draft:
         """Decide the next step. Seats newcomers and preempts; computes nothing."""
         draft = Draft()
+        if self._settings.static and not self.running:
+            self._seat_batch()
         self._grow_decodes(draft)
         decodes = [sequence for sequence in self.running if sequence.decodes]
         for sequence in decodes:
@@ -131,7 +137,7 @@ class Scheduler:
         budget = StepBudget(self._settings, self._model, Features(0, len(decodes), context))
         if not self._is_control(budget):
             self._continue_prompts(draft, budget)
-            if not draft.preempted:
+            if not draft.preempted and not self._settings.static:
                 self._seat_newcomers(draft, budget)
         self._mixed = self._mixed + 1 if budget.target and budget.features.prompt else 0
         draft.features = budget.features
@@ -167,10 +173,11 @@ class Scheduler:
         """Prompts begun in earlier steps, by tier, priority and arrival. They have all their pages."""
         for sequence in sorted((s for s in self.running if not s.decodes), key=_rank):
             least = -(-sequence.known // PATIENCE) if sequence.turns >= PATIENCE else 0
-            length = budget.grant(sequence.computed, sequence.pending, least)
+            tells = sequence.tells_prompt
+            length = budget.grant(sequence.computed, sequence.pending, least, tells=tells)
             if length > 0:
                 sequence.turns += budget.target > 0.0
-                budget.spend(sequence.computed, length)
+                budget.spend(sequence.computed, length, tells=tells)
                 self._add_slice(draft, sequence, length)
 
     def _seat_newcomers(self, draft: Draft, budget: StepBudget) -> None:
@@ -179,13 +186,22 @@ class Scheduler:
             sequence = self.waiting[0]
             hits = self._cache.match(sequence)
             start = len(hits) * self._pool.page_size
-            length = budget.grant(start, len(sequence.tokens) - start)
+            length = budget.grant(start, len(sequence.tokens) - start, tells=sequence.tells_prompt)
             fresh = self.need(sequence) - len(hits)
             if length <= 0 or not self._pool.can_allocate(fresh, sharing=hits):
                 break
             self._seat(sequence, hits, fresh)
-            budget.spend(start, length)
+            budget.spend(start, length, tells=sequence.tells_prompt)
             self._add_slice(draft, sequence, length)
+
+    def _seat_batch(self) -> None:
+        """First in, first seated, as many as seats and pages hold; some may have to wait for their first slice."""
+        while self.waiting and len(self.running) < self._settings.seats:
+            hits = self._cache.match(self.waiting[0])
+            fresh = self.need(self.waiting[0]) - len(hits)
+            if not self._pool.can_allocate(fresh, sharing=hits):
+                break
+            self._seat(self.waiting[0], hits, fresh)
 
     def _seat(self, sequence: Sequence, hits: list[int], fresh: int) -> None:
         assert self.waiting.popleft() is sequence
@@ -196,6 +212,9 @@ class Scheduler:
 
     def _add_slice(self, draft: Draft, sequence: Sequence, length: int) -> None:
         start, known = sequence.computed, len(sequence.tokens)
+        samples = start + length == known and sequence.draws
+        remembers = samples and sequence.sampling.needs_history
+        targets = sequence.tokens[start + 1 : min(start + length + 1, sequence.prompt_len)]
         draft.slices.append(
             Slice(
                 seq=sequence.seq,
@@ -203,10 +222,14 @@ class Scheduler:
                 start=start,
                 tokens=tuple(sequence.tokens[start : start + length]),
                 pages=tuple(sequence.pages),
-                samples=start + length == known,
+                samples=samples,
                 position=known - sequence.prompt_len,
                 sampling=sequence.sampling,
                 decode=sequence.decodes,
+                known=tuple(sequence.tokens) if remembers else (),
+                prompt_len=sequence.prompt_len if remembers else 0,
+                targets=tuple(targets) if sequence.tells_prompt else (),
+                stretch=self._rope.stretch(sequence),
             )
         )
         draft.sequences.append(sequence)

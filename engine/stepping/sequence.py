@@ -25,6 +25,7 @@ class Sequence:
         "attempt",
         "computed",
         "digests",
+        "group",
         "hits",
         "in_flight",
         "known",
@@ -49,6 +50,7 @@ class Sequence:
         self.known: int = len(admit.tokens)
         self.sampling: Sampling = admit.sampling
         self.salt: str = admit.salt
+        self.group: int = admit.group
         self.age = (admit.order, admit.seq)  # the smallest is the oldest
         self.rank = (admit.tier, admit.priority, admit.order, admit.seq)  # the smallest is served first
         self.computed = 0
@@ -70,6 +72,16 @@ class Sequence:
     def outputs(self) -> int:
         """Tokens drawn for the request, over all attempts."""
         return len(self.tokens) - self.prompt_len
+
+    @property
+    def draws(self) -> bool:
+        """Whether it may draw a token at all: otherwise its prompt alone is computed."""
+        return self.sampling.max_tokens > 0
+
+    @property
+    def tells_prompt(self) -> bool:
+        """Whether log probabilities of its prompt are asked for, so that all of it must be computed."""
+        return self.sampling.prompt_logprobs >= 0
 
     @property
     def decodes(self) -> bool:

@@ -11,6 +11,7 @@ class StepSettings:
     rope_edge: the length from which rotary scaling depends on the length; 0: it never does. rope_switches: past the
     edge all positions of a sequence change, so one that outgrows it is computed anew (longrope); else each position
     keeps the scaling it was computed with (dynamic).
+    static: newcomers are seated only when nothing runs, so that a batch stays as it is until all of it has ended.
     """
 
     step_tokens: int
@@ -24,6 +25,7 @@ class StepSettings:
     prefix_cache: bool = True
     rope_edge: int = 0
     rope_switches: bool = False
+    static: bool = False
 
     @property
     def pool_tokens(self) -> int:

@@ -1,0 +1,131 @@
+"""The front's record of one request: what was sent, what came back, and what of that has been told. Knows no policy.
+
+Ids, text and log probabilities leave together: an id waits with its text, and its log probabilities with it.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from .door import Admit, Result, Sampling, TokenLogprobs
+from .fairness.waiting_room import Ticket
+from .request import Delta, FinishReason, Request, Usage
+from .text.stream import Piece, TextStream
+
+
+@dataclass(slots=True)
+class Entry:
+    """A request's progress as the front sees it. `attempt` 0: never sent; `sent`: the worker holds it now.
+
+    special_stops: stop strings that are special tokens, by id. group: the leader's sequence number, for siblings and
+    the leader alike; 0: no siblings. started: this attempt's first tokens are computed.
+    logprobs: those of tokens not told yet. prompt_logprobs: those that have come, the first of which is None.
+    """
+
+    request: Request
+    ticket: Ticket
+    sampling: Sampling
+    text: TextStream
+    special_stops: dict[int, str]
+    group: int = 0
+    attempt: int = 0
+    sent: bool = False
+    started: bool = False
+    outputs: list[int] = field(default_factory=list)
+    cached: int = 0
+    first_at: float | None = None
+    last_at: float | None = None
+    logprobs: deque[TokenLogprobs] = field(default_factory=deque)
+    prompt_logprobs: list[TokenLogprobs | None] = field(default_factory=lambda: [None])
+    prompt_told: bool = False
+
+    @property
+    def known(self) -> int:
+        """Tokens of prompt and outputs."""
+        return len(self.request.prompt_ids) + len(self.outputs)
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(len(self.request.prompt_ids), self.text.count, self.cached)
+
+    def admit(self) -> Admit:
+        """The next attempt. It asks for the prompt's log probabilities only while some are missing."""
+        self.attempt += 1
+        self.sent = True
+        request = self.request
+        return Admit(
+            seq=self.ticket.seq,
+            attempt=self.attempt,
+            tokens=request.prompt_ids + tuple(self.outputs),
+            prompt_len=len(request.prompt_ids),
+            sampling=replace(self.sampling, prompt_logprobs=-1) if self._prompt_is_complete else self.sampling,
+            order=self.ticket.order,
+            tenant=request.tenant,
+            priority=request.priority,
+            salt=request.tenant,
+            group=self.group,
+        )
+
+    def take(self, result: Result) -> Piece:
+        """Enter what a Result brings; the text that can be shown by now."""
+        self.outputs.extend(result.tokens)
+        self.logprobs.extend(result.logprobs)
+        if result.prompt_logprobs:
+            again = len(self.prompt_logprobs) - result.prompt_from  # a later attempt tells some again
+            assert again >= 0, f"{self.request.id}: log probabilities of prompt tokens were left out"
+            self.prompt_logprobs.extend(result.prompt_logprobs[again:])
+        return self.text.push(result.tokens, result.stop_id)
+
+    def tell(self, piece: Piece) -> Delta | None:
+        """A piece as a Delta, or None if there is nothing to tell."""
+        prompt = self._prompt_to_tell()
+        if not piece.text and not piece.token_ids and not prompt:
+            return None
+        return Delta(self.request.id, piece.text, piece.token_ids, logprobs=self._leave(piece), prompt_logprobs=prompt)
+
+    def tell_end(
+        self, piece: Piece, reason: FinishReason, stop_reason: str | int | None = None, error: str | None = None
+    ) -> Delta:
+        """The last Delta."""
+        return Delta(
+            self.request.id,
+            piece.text,
+            piece.token_ids,
+            reason,
+            stop_reason,
+            self.usage,
+            error,
+            self._leave(piece),
+            self._prompt_to_tell(),
+        )
+
+    def stop_reason(self, stop_id: int | None) -> str | int | None:
+        """A stop that the caller named is a reason worth telling; the model's own end is not (as in vLLM)."""
+        if stop_id in self.special_stops:
+            return self.special_stops[stop_id]
+        return stop_id if stop_id in self.request.params.stop_token_ids else None
+
+    def check(self) -> None:
+        """Assert that what was asked for has come, for each token."""
+        if self.sampling.logprobs >= 0:
+            assert len(self.logprobs) == self.text.held, f"{self.request.id}: not one log probability for each token"
+        assert len(self.prompt_logprobs) <= len(self.request.prompt_ids), f"{self.request.id}: more than the prompt"
+
+    @property
+    def _prompt_is_complete(self) -> bool:
+        """Whether all log probabilities of the prompt have come."""
+        return len(self.prompt_logprobs) == len(self.request.prompt_ids)
+
+    def _prompt_to_tell(self) -> tuple[TokenLogprobs | None, ...]:
+        """The prompt's log probabilities, once, when all have come."""
+        if self.prompt_told or self.sampling.prompt_logprobs < 0 or not self._prompt_is_complete:
+            return ()
+        self.prompt_told = True
+        return tuple(self.prompt_logprobs)
+
+    def _leave(self, piece: Piece) -> tuple[TokenLogprobs, ...]:
+        """The log probabilities of the tokens that leave now."""
+        if self.sampling.logprobs < 0:
+            return ()
+        return tuple(self.logprobs.popleft() for _ in piece.token_ids)
