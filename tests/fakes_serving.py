@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 
-from fairstep.admission.fit import answer_room, check_ids
+from fairstep.admission.fit import answer_room, check_ids, check_param_ids
 from fairstep.door import Ready
 from fairstep.errors import EngineDead
-from fairstep.request import Delta, SamplingParams, Usage
+from fairstep.request import Delta, Request, SamplingParams, Usage
 from fairstep.streams import Stream
 from fakes_text import EOS, VOCAB, FakeTokenizer
 
@@ -50,11 +50,13 @@ class FakeEngine:
         if self.failure is not None:
             raise EngineDead(self.failure)
 
-    async def encode(self, text: str) -> tuple[int, ...]:
-        return await self._tokenize(lambda: self.tokenizer.encode(text))
+    async def encode(self, text: str, *, add_special: bool = True, any_length: bool = False) -> tuple[int, ...]:
+        return await self._tokenize(lambda: self.tokenizer.encode(text, add_special=add_special))
 
-    async def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-        return await self._tokenize(lambda: self.tokenizer.encode_chat(messages))
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], *, any_length: bool = False, **how: Any
+    ) -> tuple[int, ...]:
+        return await self._tokenize(lambda: self.tokenizer.encode_chat(messages, **how))
 
     async def _tokenize(self, encode: Callable[[], list[int]]) -> tuple[int, ...]:
         if self.encoding is not None:
@@ -63,17 +65,30 @@ class FakeEngine:
         return tuple(encode())
 
     def submit(self, prompt_ids: Sequence[int], params: SamplingParams, **how: Any) -> Stream:
+        return self.submit_group(prompt_ids, params, 1, **how)[0]
+
+    def submit_group(self, prompt_ids: Sequence[int], params: SamplingParams, n: int, **how: Any) -> list[Stream]:
         self.check_alive()
         if self.bug is not None:
             raise self.bug
         check_ids(prompt_ids, VOCAB)
+        check_param_ids(params, VOCAB)
         answer_room(len(prompt_ids), params.max_tokens, CONTEXT)
-        stream = Stream(how["request_id"], self._cancel)
-        self.asked.append(Asked(tuple(prompt_ids), params, how, stream))
-        if not self.held:
-            self._play(self.asked[-1], list(self.pieces))
+        requests = Request.at(prompt_ids, params, 0.0, how).siblings(n)
+        streams = [self._accept(request, how) for request in requests]
         self._tell()
+        return streams
+
+    def _accept(self, request: Request, how: Mapping[str, Any]) -> Stream:
+        stream = Stream(request.id, self._cancel)
+        self.asked.append(Asked(request.prompt_ids, request.params, how, stream))
+        if not self.held:
+            self.answer(self.asked[-1])
         return stream
+
+    def answer(self, asked: Asked) -> None:
+        """Begin to say the answer, a token a turn of the loop."""
+        self._play(asked, list(self.pieces))
 
     def _play(self, asked: Asked, pieces: list[str]) -> None:
         if not pieces:

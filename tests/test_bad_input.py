@@ -5,10 +5,13 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairstep.serving.app import create_app
-from fakes_serving import CONTEXT, FakeEngine, client_of, run
-from fakes_text import VOCAB
+from fakes_serving import CONTEXT, FakeEngine, client_of, events_of, run
+from fakes_text import BOS, EOS, TURN, VOCAB
+from replay_engine import replaying
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 HI = [{"role": "user", "content": "hi"}]
@@ -83,18 +86,60 @@ FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("model", {"model": 5}),
     ("n", {"n": 0}),
     ("n", {"n": -1}),
-    ("n", {"n": 2}),
     ("n", {"n": True}),
-    ("best_of", {"best_of": 2}),
-    ("logprobs", {"logprobs": True}),
-    ("logprobs", {"logprobs": 0}),
     ("top_logprobs", {"top_logprobs": 5}),
-    ("echo", {"echo": True}),
-    ("suffix", {"suffix": "end"}),
+    ("n", {"n": 17}),
+    ("n", {"n": 1.5}),
+    ("n", {"n": 10**30}),
+    ("logprobs", {"logprobs": "yes"}),
+    ("logprobs", {"logprobs": -1}),
+    ("prompt_logprobs", {"prompt_logprobs": -1}),
+    ("prompt_logprobs", {"prompt_logprobs": 21}),
+    ("prompt_logprobs", {"prompt_logprobs": True}),
+    ("prompt_logprobs", {"prompt_logprobs": 0, "stream": True}),
     ("logit_bias", {"logit_bias": {"5": 1e9}}),
-    ("frequency_penalty", {"frequency_penalty": 0.5}),
-    ("presence_penalty", {"presence_penalty": -0.5}),
-    ("repetition_penalty", {"repetition_penalty": 1.1}),
+    ("logit_bias", {"logit_bias": {"191222": -100}}),
+    ("logit_bias", {"logit_bias": {"-1": 1}}),
+    ("logit_bias", {"logit_bias": {"abc": 1}}),
+    ("logit_bias", {"logit_bias": {"05": 1}}),
+    ("logit_bias", {"logit_bias": {"٣": 1}}),
+    ("logit_bias", {"logit_bias": {"": 1}}),
+    ("logit_bias", {"logit_bias": {"9" * 5000: 1}}),
+    ("logit_bias", {"logit_bias": {"5": None}}),
+    ("logit_bias", {"logit_bias": {"5": "1"}}),
+    ("logit_bias", {"logit_bias": {"5": True}}),
+    ("logit_bias", {"logit_bias": {"5": 10**400}}),
+    ("logit_bias", {"logit_bias": [[5, 1]]}),
+    ("logit_bias", {"logit_bias": {str(n): 1 for n in range(2000)}}),
+    ("logit_bias", {"logit_bias": {"5": float("nan")}}),
+    ("frequency_penalty", {"frequency_penalty": 2.1}),
+    ("presence_penalty", {"presence_penalty": -2.1}),
+    ("presence_penalty", {"presence_penalty": "1"}),
+    ("repetition_penalty", {"repetition_penalty": 0}),
+    ("repetition_penalty", {"repetition_penalty": -1}),
+    ("repetition_penalty", {"repetition_penalty": True}),
+    ("allowed_token_ids", {"allowed_token_ids": []}),
+    ("allowed_token_ids", {"allowed_token_ids": [VOCAB]}),
+    ("allowed_token_ids", {"allowed_token_ids": [-1]}),
+    ("allowed_token_ids", {"allowed_token_ids": [10**40]}),
+    ("allowed_token_ids", {"allowed_token_ids": ["a"]}),
+    ("allowed_token_ids", {"allowed_token_ids": 5}),
+    ("bad_words", {"bad_words": [""]}),
+    ("bad_words", {"bad_words": "word"}),
+    ("bad_words", {"bad_words": [5]}),
+    ("bad_words", {"bad_words": ["a"] * 1000}),
+    ("stop_token_ids", {"stop_token_ids": [VOCAB]}),
+    ("skip_special_tokens", {"skip_special_tokens": 0}),
+    ("spaces_between_special_tokens", {"spaces_between_special_tokens": "no"}),
+    ("include_stop_str_in_output", {"include_stop_str_in_output": 1}),
+    ("truncate_prompt_tokens", {"truncate_prompt_tokens": 0}),
+    ("truncate_prompt_tokens", {"truncate_prompt_tokens": -2}),
+    ("truncate_prompt_tokens", {"truncate_prompt_tokens": 1.5}),
+    ("truncate_prompt_tokens", {"truncate_prompt_tokens": 10**30}),
+    ("chat_template", {"chat_template": "{{ messages }}"}),
+    ("cache_salt", {"cache_salt": "x"}),
+    ("use_beam_search", {"use_beam_search": True}),
+    ("suffix", {"suffix": "end"}),
     ("response_format", {"response_format": {"type": "json_object"}}),
     ("response_format", {"response_format": "text"}),
     ("tools", {"tools": TOOLS}),
@@ -102,7 +147,6 @@ FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("tools", {"tools": 5}),
     ("tool_choice", {"tool_choice": "required"}),
     ("tool_choice", {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "f"}}}),
-    ("skip_special_tokens", {"skip_special_tokens": False}),
     ("temperature", {"stream": True, "temperature": -1}),
     ("n", {"stream": True, "n": 0}),
     ("max_tokens", {"stream": True, "max_tokens": 10**12}),
@@ -119,10 +163,58 @@ def test_a_wrong_field_is_named(path: str, param: str, fields: dict[str, Any]) -
     run(test)
 
 
-@pytest.mark.parametrize("fields", [{"n": 2}, {"tools": TOOLS}, {"tool_choice": "required"}, {"logprobs": True}])
-def test_what_is_not_supported_yet_says_so(fields: dict[str, Any]) -> None:
+CHAT_FIELDS: list[tuple[str, dict[str, Any]]] = [
+    ("logprobs", {"logprobs": 1}),
+    ("top_logprobs", {"logprobs": True, "top_logprobs": 21}),
+    ("top_logprobs", {"logprobs": True, "top_logprobs": -1}),
+    ("top_logprobs", {"logprobs": True, "top_logprobs": True}),
+    ("top_logprobs", {"logprobs": False, "top_logprobs": 5}),
+    ("best_of", {"best_of": 2}),
+    ("echo", {"echo": True}),
+    ("add_special_tokens", {"add_special_tokens": True}),
+    ("continue_final_message", {"continue_final_message": True, "add_generation_prompt": True}),
+    ("continue_final_message", {"continue_final_message": "yes"}),
+    ("add_generation_prompt", {"add_generation_prompt": 1}),
+    ("chat_template_kwargs", {"chat_template_kwargs": []}),
+    ("chat_template_kwargs", {"chat_template_kwargs": "x"}),
+    ("chat_template_kwargs", {"chat_template_kwargs": {"messages": []}}),
+]
+TEXT_FIELDS: list[tuple[str, dict[str, Any]]] = [
+    ("logprobs", {"logprobs": True}),
+    ("logprobs", {"logprobs": 21}),
+    ("best_of", {"best_of": 0}),
+    ("best_of", {"best_of": 17}),
+    ("best_of", {"best_of": 1, "n": 2}),
+    ("best_of", {"best_of": 3, "n": 2, "stream": True}),
+    ("best_of", {"best_of": "2"}),
+    ("n", {"n": 16, "prompt": ["a"] * 17}),
+    ("best_of", {"best_of": 16, "prompt": ["a"] * 17}),
+    ("max_tokens", {"max_tokens": 0, "logprobs": 1}),
+    ("max_tokens", {"max_tokens": -1, "echo": True}),
+    ("echo", {"echo": 1}),
+    ("add_special_tokens", {"add_special_tokens": 0}),
+    ("continue_final_message", {"continue_final_message": True}),
+    ("add_generation_prompt", {"add_generation_prompt": False}),
+    ("chat_template_kwargs", {"chat_template_kwargs": {"a": 1}}),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "param", "fields"),
+    [(CHAT, *row) for row in CHAT_FIELDS] + [(TEXT, *row) for row in TEXT_FIELDS],
+    ids=lambda value: json.dumps(value)[:50],
+)
+def test_a_wrong_field_of_one_kind_is_named(path: str, param: str, fields: dict[str, Any]) -> None:
     async def test() -> None:
-        assert "not supported yet" in (await refused(CHAT, json={**GOOD[CHAT], **fields}))["message"]
+        assert (await refused(path, json={**GOOD[path], **fields}))["param"] == param
+
+    run(test)
+
+
+@pytest.mark.parametrize("fields", [{"suffix": "x"}, {"tools": TOOLS}, {"tool_choice": "required"}, {"echo": True}])
+def test_what_is_not_supported_says_so(fields: dict[str, Any]) -> None:
+    async def test() -> None:
+        assert "not supported" in (await refused(CHAT, json={**GOOD[CHAT], **fields}))["message"]
 
     run(test)
 
@@ -134,6 +226,72 @@ def test_max_completion_tokens_is_named_when_it_was_sent(value: Any) -> None:
         assert error["param"] == "max_completion_tokens"
 
     run(test)
+
+
+# each value is right by itself; some do not go together
+FITTING: dict[str, list[Any]] = {
+    "n": [1, 2, 3],
+    "max_tokens": [1, 5, None],
+    "min_tokens": [0, 2],
+    "stop": ["a", ["ab", "<eos>"]],
+    "stop_token_ids": [[98], [VOCAB - 1]],
+    "ignore_eos": [True],
+    "include_stop_str_in_output": [True],
+    "skip_special_tokens": [False],
+    "truncate_prompt_tokens": [-1, 1, 3],
+    "return_token_ids": [True],
+    "logit_bias": [{"97": 5}],
+    "allowed_token_ids": [[97, 98]],
+    "bad_words": [["a b"]],
+    "presence_penalty": [0.5],
+    "prompt_logprobs": [0, 2],
+}
+FITTING_CHATS = {
+    "logprobs": [True],
+    "top_logprobs": [0, 2],
+    "continue_final_message": [True, False],
+    "chat_template_kwargs": [{}, {"a": [1]}],
+}
+FITTING_TEXTS = {"logprobs": [0, 2], "best_of": [1, 3], "echo": [True, False], "add_special_tokens": [False]}
+STREAMS: list[dict[str, Any]] = [
+    {},
+    {"stream": True},
+    {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}},
+]
+SCRIPTS = ([*b"abc"], [0xC3, 0x80], [TURN, *b"ab<e", EOS, 98])
+
+
+def some_of(fields: dict[str, list[Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional={name: st.sampled_from(values) for name, values in fields.items()})
+
+
+async def served_or_refused(path: str, body: dict[str, Any]) -> None:
+    async with replaying(*SCRIPTS) as (client, _):
+        reply = await client.post(path, json=body)
+    if reply.status_code != 200:
+        check_error(reply, 400)
+        assert reply.json()["error"]["param"]
+    elif body.get("stream"):
+        *events, done = events_of(reply.text)
+        assert done == "[DONE]" and not any(event.startswith('{"error"') for event in events)
+    else:
+        assert all(choice["finish_reason"] in ("stop", "length") for choice in reply.json()["choices"])
+
+
+@given(some_of({**FITTING, **FITTING_CHATS}), st.sampled_from(STREAMS))
+def test_no_fields_of_a_chat_are_together_a_fault_of_the_server(fields: dict[str, Any], how: dict[str, Any]) -> None:
+    run(lambda: served_or_refused(CHAT, {"messages": HI, **fields, **how}))
+
+
+@given(
+    some_of({**FITTING, **FITTING_TEXTS}),
+    st.sampled_from(STREAMS),
+    st.sampled_from(["ab", ["ab", "é"], [97, 0xC3], [[BOS], [1, 2]]]),
+)
+def test_no_fields_of_a_completion_are_together_a_fault_of_the_server(
+    fields: dict[str, Any], how: dict[str, Any], prompt: Any
+) -> None:
+    run(lambda: served_or_refused(TEXT, {"prompt": prompt, **fields, **how}))
 
 
 PROMPTS: list[Any] = [

@@ -8,7 +8,9 @@ import pytest
 
 from fairstep.request import Usage
 from fairstep.serving.app import create_app
-from fakes_serving import FakeEngine, client_of, events_of, run
+from fakes_serving import CONTEXT, FakeEngine, client_of, events_of, run
+from fakes_text import EOS, TURN
+from replay_engine import replaying
 
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 TEXT = "Hello wörld"
@@ -218,9 +220,142 @@ def test_a_neutral_value_of_an_unsupported_field_and_an_unknown_field_pass() -> 
             "service_tier": "auto",
             "cache_prompt": False,
             "never_heard_of": {"x": None},
+            "best_of": 1,
+            "echo": False,
+            "add_special_tokens": False,
+            "chat_template": None,
+            "spaces_between_special_tokens": False,
         }
         assert (await chat(FakeEngine(), **neutral)).status_code == 200
         tools = [{"type": "function", "function": {"name": "f"}}]
         assert (await chat(FakeEngine(), tools=tools, tool_choice="none")).status_code == 200
+
+    run(test)
+
+
+async def replay(*scripts: Any, **fields: Any) -> Any:
+    """The choices of a chat whose answers say these ids."""
+    async with replaying(*scripts) as (client, _):
+        reply = await client.post("/v1/chat/completions", json={**HI, **fields})
+    assert reply.status_code == 200, reply.text
+    return reply.json()["choices"]
+
+
+def test_log_probabilities_have_an_entry_for_each_token_of_the_text() -> None:
+    async def test() -> None:
+        (choice,) = await replay(list("aé".encode()), logprobs=True, top_logprobs=2)
+        entries = choice["logprobs"]["content"]
+        assert [entry["bytes"] for entry in entries] == [[97], [0xC3], [0xA9]], "and none for the end of the answer"
+        assert [entry["token"] for entry in entries] == ["a", "\ufffd", "\ufffd"]
+        assert all([top["token"] for top in entry["top_logprobs"]] == ["A", "\ufffd"] for entry in entries)
+        (choice,) = await replay(list(b"a"), logprobs=True)
+        assert choice["logprobs"]["content"][0]["top_logprobs"] == []
+        (choice,) = await replay([EOS], logprobs=True)
+        assert choice["logprobs"] == {"content": []}
+
+    run(test)
+
+
+def test_special_tokens_show_when_asked_for_in_a_stream_too() -> None:
+    async def test() -> None:
+        for fields, text in (({}, "ab"), ({"skip_special_tokens": False}, "a<turn>b")):
+            for stream in (False, True):
+                async with replaying([97, TURN, 98]) as (client, _):
+                    body = {**HI, **fields, "stream": stream}
+                    reply = await client.post("/v1/chat/completions", json=body)
+                if stream:
+                    deltas = [json.loads(event)["choices"][0]["delta"] for event in events_of(reply.text)[:-1]]
+                    assert "".join(delta.get("content", "") for delta in deltas) == text
+                else:
+                    assert reply.json()["choices"][0]["message"]["content"] == text
+
+    run(test)
+
+
+@pytest.mark.parametrize(("include", "text"), [(False, "a "), (True, "a END")])
+def test_the_stop_string_stays_when_asked_for(include: bool, text: str) -> None:
+    async def test() -> None:
+        (choice,) = await replay(list(b"a END b"), stop="END", include_stop_str_in_output=include)
+        assert (choice["message"]["content"], choice["stop_reason"]) == (text, "END")
+
+    run(test)
+
+
+def test_n_answers_have_a_choice_each_that_ends_once_and_the_prompt_counts_once() -> None:
+    scripts = (list(b"one"), list(b"second"), [])
+
+    async def test() -> None:
+        async with replaying(*scripts) as (client, runner):
+            body = {**HI, "n": 3, "seed": 7, "temperature": 1.0}
+            reply = (await client.post("/v1/chat/completions", json=body)).json()
+            seeds = {piece.sampling.seed for plan in runner.plans for piece in plan.slices}
+        assert [choice["index"] for choice in reply["choices"]] == [0, 1, 2]
+        assert [choice["message"]["content"] for choice in reply["choices"]] == ["one", "second", ""]
+        assert reply["usage"]["prompt_tokens"] == PROMPT and reply["usage"]["completion_tokens"] == 4 + 7 + 1
+        assert len(seeds) == 3 and 7 in seeds, "no two answers are drawn with the same seed"
+        async with replaying(*scripts) as (client, _):
+            options = {"stream": True, "stream_options": {"include_usage": True}}
+            *events, done = events_of((await client.post("/v1/chat/completions", json={**body, **options})).text)
+        *parts, last = map(json.loads, events)
+        assert done == "[DONE]" and last["usage"] == reply["usage"]
+        for choice in reply["choices"]:
+            own = [part["choices"][0] for part in parts if part["choices"][0]["index"] == choice["index"]]
+            assert [part["delta"].get("role") for part in own] == ["assistant"] + [None] * (len(own) - 1)
+            assert "".join(part["delta"].get("content", "") for part in own) == choice["message"]["content"]
+            assert [part["finish_reason"] for part in own if part["finish_reason"]] == ["stop"]
+            assert own[-1]["finish_reason"] == "stop"
+
+    run(test)
+
+
+def test_the_prompts_log_probabilities_stand_beside_the_choices() -> None:
+    async def test() -> None:
+        async with replaying(list(b"x")) as (client, _):
+            body = {**HI, "prompt_logprobs": 1, "n": 2, "max_tokens": 1}
+            reply = (await client.post("/v1/chat/completions", json=body)).json()
+        first, *others = reply["prompt_logprobs"]
+        assert first is None and len(others) == PROMPT - 1
+        assert others[0][str(ord("u"))]["decoded_token"] == "u"
+        assert not any("prompt_logprobs" in choice for choice in reply["choices"])
+
+    run(test)
+
+
+def test_a_chat_may_continue_its_last_message_and_hand_names_to_the_template() -> None:
+    async def test() -> None:
+        engine = FakeEngine()
+        messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Once"}]
+        await chat(engine, messages=messages, continue_final_message=True)
+        await chat(engine, add_generation_prompt=False, chat_template_kwargs={"thinking": False})
+        prompts = [engine.tokenizer.decode(asked.prompt_ids) for asked in engine.asked]
+        assert prompts == ["user: hi\nassistant: Once", "thinking=False\nuser: hi\n"]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "tokens"),
+    [
+        ({}, 200, CONTEXT - PROMPT),
+        ({"max_tokens": None}, 200, CONTEXT - PROMPT),
+        ({"max_tokens": 1}, 200, 1),
+        ({"max_tokens": 9, "max_completion_tokens": 2}, 200, 2),
+        ({"max_tokens": CONTEXT - PROMPT}, 200, CONTEXT - PROMPT),
+        ({"max_tokens": CONTEXT - PROMPT + 1}, 400, 0),
+        ({"max_tokens": 0}, 400, 0),
+        ({"max_tokens": 0, "max_completion_tokens": 2}, 200, 2),
+        ({"max_tokens": 3, "max_completion_tokens": 0}, 400, 0),
+    ],
+)
+def test_an_answer_has_at_most_the_tokens_that_are_asked_for_and_fit(
+    fields: dict[str, Any], status: int, tokens: int
+) -> None:
+    async def test() -> None:
+        async with replaying(list(b"x" * CONTEXT)) as (client, _):
+            reply = await client.post("/v1/chat/completions", json={**HI, **fields})
+        assert reply.status_code == status
+        if status == 200:
+            assert reply.json()["usage"]["completion_tokens"] == tokens
+            assert reply.json()["choices"][0]["finish_reason"] == "length"
 
     run(test)

@@ -9,7 +9,9 @@ from fastapi import FastAPI
 from fairstep.serving.app import create_app
 from fakes_serving import FakeEngine, run
 from fakes_text import BOS
+from live_server import LiveServer
 from raw_http import serving_in_thread
+from replay_engine import ReplayRunner, replay_parts
 
 TEXT = "Hello wörld"
 HI = [{"role": "user", "content": "hi"}]
@@ -76,6 +78,50 @@ def test_vllm_extras_go_through_extra_body(client: openai.OpenAI) -> None:
     extra = {"return_token_ids": True, "ignore_eos": True, "min_tokens": 1, "top_k": 3}
     reply = client.completions.create(model="fake", prompt="a", extra_body=extra)
     assert reply.choices[0].model_extra is not None and reply.choices[0].model_extra["token_ids"] == [1, 2, 3]
+
+
+@pytest.fixture(scope="module")
+def replay() -> Iterator[openai.OpenAI]:
+    parts = replay_parts(ReplayRunner([list("Hé".encode()), list(b"other")]))
+    with (
+        LiveServer("fake", **parts) as server,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        yield client
+
+
+def test_chat_log_probabilities_are_typed(replay: openai.OpenAI) -> None:
+    asked = {"model": "fake", "messages": HI, "n": 2, "logprobs": True, "top_logprobs": 3}
+    reply = replay.chat.completions.create(**asked)
+    assert [choice.message.content for choice in reply.choices] == ["Hé", "other"]
+    contents = [choice.logprobs.content for choice in reply.choices if choice.logprobs is not None]
+    for choice, content in zip(reply.choices, contents, strict=True):
+        assert content is not None
+        assert b"".join(bytes(entry.bytes or ()) for entry in content).decode() == choice.message.content
+        assert all(len(entry.top_logprobs) == 3 and entry.logprob <= 0 for entry in content)
+
+
+def test_the_stream_helper_puts_log_probabilities_together(replay: openai.OpenAI) -> None:
+    with replay.chat.completions.stream(model="fake", messages=HI, n=2, logprobs=True) as stream:
+        final = stream.get_final_completion()
+    assert {choice.message.content for choice in final.choices} == {"Hé", "other"}
+    for choice in final.choices:
+        assert choice.logprobs is not None and choice.logprobs.content is not None
+        data = b"".join(bytes(entry.bytes or ()) for entry in choice.logprobs.content)
+        assert data.decode() == choice.message.content
+
+
+def test_completion_log_probabilities_are_typed(replay: openai.OpenAI) -> None:
+    reply = replay.completions.create(model="fake", prompt="a", echo=True, logprobs=2, n=2)
+    for choice in reply.choices:
+        assert choice.text[0] == "a" and choice.logprobs is not None
+        assert "".join(choice.logprobs.tokens or ()) == choice.text
+        assert choice.logprobs.top_logprobs is not None and len(choice.logprobs.top_logprobs[-1]) == 3
+        assert choice.logprobs.text_offset is not None and choice.logprobs.text_offset[-1] == len(choice.text)
+    parts = list(replay.completions.create(model="fake", prompt="a", echo=True, logprobs=2, n=2, stream=True))
+    for choice in reply.choices:
+        own = [part.choices[0] for part in parts if part.choices[0].index == choice.index]
+        assert "".join(part.text for part in own) == choice.text
 
 
 def test_errors_are_the_packages_own(client: openai.OpenAI) -> None:

@@ -6,7 +6,7 @@ Knows no model and no process; whoever made the engine starts and stops it, unle
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
@@ -22,12 +22,15 @@ from .completions import TextWriter
 from .exchange import Exchange
 from .guard import Guard
 from .limits import Limits
+from .protocol import DetokenizeBody
 from .replies import JsonReply, failure_of
+from .tokenizing import detokenize_reply, tokenize_ask, tokenize_reply
 from .writer import Writer
 
 if TYPE_CHECKING:
     from ..async_engine import AsyncEngine
 
+T = TypeVar("T")
 CLIENT_WENT_AWAY = 499  # nobody receives it; middleware around us may count it
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -38,16 +41,18 @@ def create_app(
     served_model_name: str | None = None,
     max_body_bytes: int = Limits.body_bytes,
     max_prompts: int = Limits.prompts,
+    max_samples: int = Limits.samples,
     ping_seconds: float = Limits.ping_seconds,
     manage_engine: bool = False,
 ) -> FastAPI:
     """An application that serves `engine`, at its root or mounted: `host.mount("/llm", create_app(engine))`.
 
     served_model_name: the id clients use (default: the engine's). max_prompts: most prompts in one body.
-    ping_seconds: a stream silent for so long gets an SSE comment. manage_engine: start the engine when the application
-    starts, stop it when it ends; a mounted application's lifespan is not run, so there the host does it.
+    max_samples: most answers to one prompt. ping_seconds: a stream silent for so long gets an SSE comment.
+    manage_engine: start the engine when the application starts, stop it when it ends; a mounted application's lifespan
+    is not run, so there the host does it.
     """
-    limits = Limits(body_bytes=max_body_bytes, prompts=max_prompts, ping_seconds=ping_seconds)
+    limits = Limits(body_bytes=max_body_bytes, prompts=max_prompts, samples=max_samples, ping_seconds=ping_seconds)
     service = Service(engine, served_model_name or engine.model_name, limits)
     app = FastAPI(
         title="fairstep",
@@ -63,6 +68,8 @@ def create_app(
     app.add_exception_handler(ClientDisconnect, _nobody)
     app.post("/v1/chat/completions")(service.chat)
     app.post("/v1/completions")(service.completions)
+    app.post("/tokenize")(service.tokenize)
+    app.post("/detokenize")(service.detokenize)
     for path, answer in (
         ("/v1/models", service.models),
         ("/v1/models/{name:path}", service.model),
@@ -87,11 +94,25 @@ class Service:
 
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions"""
-        return await self._generate(request, ChatWriter, chat_ask)
+        return await self._generate(request, ChatWriter, lambda body: chat_ask(body, self._limits))
 
     async def completions(self, request: Request) -> Response:
         """POST /v1/completions"""
-        return await self._generate(request, TextWriter, lambda body: completion_ask(body, self._limits.prompts))
+        return await self._generate(request, TextWriter, lambda body: completion_ask(body, self._limits))
+
+    async def tokenize(self, request: Request) -> Response:
+        """POST /tokenize"""
+        asked = await _checked(await self._read(request), tokenize_ask)
+        self._check_model(asked.model)
+        self._engine.check_alive()
+        return JsonReply(await tokenize_reply(self._engine, asked))
+
+    async def detokenize(self, request: Request) -> Response:
+        """POST /detokenize"""
+        asked = await _checked(await self._read(request), DetokenizeBody.of)
+        self._check_model(asked.model)
+        self._engine.check_alive()
+        return JsonReply(await detokenize_reply(self._engine, asked))
 
     async def models(self) -> Response:
         """GET /v1/models"""
@@ -114,19 +135,19 @@ class Service:
     async def _generate(
         self, request: Request, writer: type[Writer], check: Callable[[Mapping[str, Any]], Ask]
     ) -> Response:
-        raw = await read_body(request, self._limits.body_bytes, self._limits.body_seconds)
+        raw = await self._read(request)
         arrival = self._engine.now()
-        if len(raw) > OFF_LOOP_BYTES:
-            ask = await asyncio.to_thread(lambda: check(parse_object(raw)))
-        else:
-            ask = check(parse_object(raw))
-        if ask.model:
-            self._check_model(ask.model)
+        ask = await _checked(raw, check)
+        self._check_model(ask.model)
         seconds = self._limits.ping_seconds
         return Exchange(self._engine, self._model, ask, writer, arrival=arrival, ping_seconds=seconds)
 
-    def _check_model(self, name: str) -> None:
-        if name != self._model:
+    async def _read(self, request: Request) -> bytes:
+        return await read_body(request, self._limits.body_bytes, self._limits.body_seconds)
+
+    def _check_model(self, name: str | None) -> None:
+        """Raise UnknownModel unless it is the one served; a client need not name it."""
+        if name and name != self._model:
             raise UnknownModel(f"the model {name[:200]!r} is not served here; {self._model!r} is")
 
     def _card(self) -> dict[str, Any]:
@@ -140,6 +161,13 @@ class Service:
             "max_model_len": self._engine.info.context,
             "permission": [],
         }
+
+
+async def _checked(raw: bytes, check: Callable[[Mapping[str, Any]], T]) -> T:
+    """A body's object, checked; that of a long one off the event loop."""
+    if len(raw) > OFF_LOOP_BYTES:
+        return await asyncio.to_thread(lambda: check(parse_object(raw)))
+    return check(parse_object(raw))
 
 
 async def version() -> Response:

@@ -16,10 +16,12 @@ from ..errors import InvalidRequest
 
 MAX_DEPTH = 100
 MAX_CONTAINERS = 200_000  # Python's parser holds the interpreter while it makes them: about 0.1 s for so many
+MAX_KEYS = 50_000  # the same for the keys of objects
 MOST_DIGITS = 18
 OFF_LOOP_BYTES = 64 * 1024  # parsing less than this takes about a millisecond
 _JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json\s*(?:;|$)", re.IGNORECASE)
 _CONSTANT = re.compile(rb"NaN|Infinity")  # no JSON, but Python's parser knows them: so that the field can be named
+_KEY = re.compile(rb'(?:[^\\]|\\\\)"\s*:')  # in a text the quotes are escaped
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -41,7 +43,8 @@ async def read_body(request: Request, limit: int, seconds: float) -> bytes:
                 if len(body) > limit:
                     raise _too_large(limit)
     except TimeoutError:
-        raise HTTPException(408, f"the body did not come within {seconds:g} s") from None
+        # the rest of it may still come, byte by byte
+        raise HTTPException(408, f"the body did not come within {seconds:g} s", {"Connection": "close"}) from None
     return bytes(body)
 
 
@@ -49,6 +52,8 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     """The JSON object in `raw`. Raises InvalidRequest, naming the field where it can."""
     if raw.count(b"[") + raw.count(b"{") > MAX_CONTAINERS:
         raise InvalidRequest(f"the body holds more than {MAX_CONTAINERS} brackets")
+    if raw.count(b":") > MAX_KEYS and sum(1 for _ in _KEY.finditer(raw)) > MAX_KEYS:
+        raise InvalidRequest(f"the body holds more than {MAX_KEYS} keys")
     try:
         value = _decoder.decode(raw.decode("utf-8"))
     except UnicodeDecodeError as error:

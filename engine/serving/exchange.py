@@ -8,18 +8,21 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..admission.fit import answer_room, check_ids
+from ..admission.fit import answer_room
 from ..errors import EngineClosed, FairstepError
 from ..request import Completion, Delta, SamplingParams
-from .ask import Ask, named_as_sent, token_ids
+from .ask import Ask, named_as_sent
 from .disconnect import until_disconnect
 from .fan_in import fan_in
+from .off_loop import off_loop_if
+from .prompt_tokens import tokenize
 from .replies import JsonReply, failure_of
 from .sse import PING, EventStream, event
 from .writer import Writer
@@ -81,7 +84,9 @@ class Exchange(Response):
                     self._check(delta)
                     writer.tally.add(index, delta)
                     deltas[index].append(delta)
-            return JsonReply(writer.whole([Completion.join(parts) for parts in deltas]))
+            answers = [Completion.join(parts) for parts in deltas]
+            size = sum(len(answer.logprobs) + len(answer.prompt_logprobs) for answer in answers)
+            return await off_loop_if(size, lambda: JsonReply(writer.whole(answers)))
 
     async def _stream(self, events: EventStream) -> None:
         """The answer as events. An error before the first byte is raised, a later one is an event."""
@@ -102,9 +107,10 @@ class Exchange(Response):
                     if item is None:
                         await events.send(PING)
                         continue
-                    self._check(item[1])
-                    if chunks := writer.chunks(*item):
-                        await events.send(b"".join(map(event, chunks)))
+                    index, delta = item
+                    self._check(delta)
+                    if data := await off_loop_if(len(delta.prompt_logprobs), partial(_events, writer, index, delta)):
+                        await events.send(data)
             if self._ask.include_usage:
                 await events.send(event(writer.usage_chunk()))
 
@@ -114,37 +120,22 @@ class Exchange(Response):
         streams: list[Stream] = []
         try:
             with named_as_sent(self._ask.field_names):
-                prompts = await self._tokenize()
-                writer = self._writer(
-                    self._model,
-                    prompts,
-                    return_token_ids=self._ask.return_token_ids,
-                    continuous_usage=self._ask.continuous_usage,
-                )
+                prompts = await tokenize(self._engine, self._ask)
+                writer = self._writer(self._model, self._ask, prompts, self._engine.tokenizer)
                 for index, prompt in enumerate(prompts):
-                    streams.append(self._submit(prompt, f"{writer.id}-{index}" if index else writer.id))
+                    streams += self._submit(prompt.ids, f"{writer.id}-{index}" if index else writer.id)
                     await asyncio.sleep(0)
             yield writer, streams
         finally:
             for stream in streams:
                 stream.cancel()
 
-    async def _tokenize(self) -> list[tuple[int, ...]]:
-        self._engine.check_alive()
-        prompts = []
-        for prompt in self._ask.prompts:
-            prompts.append(await token_ids(self._engine, prompt))
-            await asyncio.sleep(0)  # other requests have their turn between the prompts of one
-        info = self._engine.info
-        for ids in prompts:  # the whole body is refused before any of it runs
-            check_ids(ids, info.vocab_size)
-            answer_room(len(ids), self._ask.params.max_tokens, info.context)
-        return prompts
-
-    def _submit(self, prompt: tuple[int, ...], request_id: str) -> "Stream":
-        return self._engine.submit(
+    def _submit(self, prompt: tuple[int, ...], request_id: str) -> Sequence["Stream"]:
+        """A stream for each sample."""
+        return self._engine.submit_group(
             prompt,
             self._params(len(prompt)),
+            self._ask.samples,
             priority=self._ask.priority,
             request_id=request_id,
             arrival=self._arrival,
@@ -163,3 +154,7 @@ class Exchange(Response):
         if delta.finish_reason == "error":
             self._engine.check_alive()
             raise FairstepError(delta.error or "the request failed")
+
+
+def _events(writer: Writer, index: int, delta: Delta) -> bytes:
+    return b"".join(map(event, writer.chunks(index, delta)))

@@ -1,26 +1,43 @@
 """The messages of a chat, as the chat templates of models take them. Knows no tokens."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import InvalidRequest
+from .protocol import RenderingBody
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Messages whose `content` is a string each; other keys a template may know are kept, nulls are not."""
+    """Messages whose `content` is a string each; other keys a template may know are kept, nulls are not.
+
+    add_generation_prompt: the prompt ends where an answer begins. continue_final_message: it ends inside the last
+    message. template_kwargs: further names that the model's template may know.
+    """
 
     messages: tuple[Mapping[str, Any], ...]
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
-def conversation(messages: list[Any]) -> Conversation:
-    """Check a body's messages. Raises InvalidRequest with param "messages" that says which one is wrong."""
+def conversation(messages: list[Any], how: RenderingBody) -> Conversation:
+    """Check a body's messages. Raises InvalidRequest that says which one is wrong."""
     if not messages:
         raise _wrong("messages must hold at least one message")
-    return Conversation(tuple(_message(message, f"messages[{place}]") for place, message in enumerate(messages)))
+    if how.continue_final_message and how.add_generation_prompt:
+        raise InvalidRequest(
+            "continue_final_message and add_generation_prompt cannot both be true", "continue_final_message"
+        )
+    return Conversation(
+        tuple(_message(message, f"messages[{place}]") for place, message in enumerate(messages)),
+        add_generation_prompt=not how.continue_final_message and how.add_generation_prompt is not False,
+        continue_final_message=bool(how.continue_final_message),
+        template_kwargs=how.chat_template_kwargs or {},
+    )
 
 
 def _message(message: object, where: str) -> dict[str, Any]:
