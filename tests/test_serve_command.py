@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fairstep.config import ServeConfig
 from fairstep.door import Ready
@@ -30,6 +31,7 @@ INFO = Ready(
     device="cpu",
     parameters=1_000_000,
     seconds={"weights": 0.5},
+    notes=("the KV pool is small",),
 )
 
 
@@ -116,6 +118,8 @@ def test_503_while_loading_then_200_and_a_signal_ends_in_order(
     assert engines[0].stopped
     said = capsys.readouterr().err
     assert "loaded in 1.00 s (tokenizer 0.25, worker start and imports 0.50, weights 0.50)" in said
+    assert "m: llama by fairstep's decoder, 1 M parameters, float32 on cpu" in said
+    assert "note: the KV pool is small\n" in said
     assert "ready: http://127.0.0.1:" in said
     assert signal.getsignal(sig) is before or before is signal.default_int_handler
 
@@ -156,3 +160,10 @@ def test_a_busy_port_is_told_before_an_engine_is_made(engines: list[FakeEngine])
         with pytest.raises(ConfigError, match="in use"):
             serve_command.run_server("m", Settings(config, dict.fromkeys(names_of(config), "default")))
     assert engines == []
+
+
+def test_the_ready_line_says_when_transformers_computes_it(engines: list[FakeEngine]) -> None:
+    engine = FakeEngine("m", model_name="m")
+    engine.info = structs.replace(INFO, path="transformers", architecture="GPT2LMHeadModel")
+    line = serve_command.ready_line(engine, "http://x")  # type: ignore[arg-type]
+    assert "m: GPT2LMHeadModel by transformers' own code, " in line

@@ -30,13 +30,14 @@ def test_keys_are_the_fields_of_the_config(tmp_path: Path) -> None:
         ("max_seat = 3", "did you mean max_seats"),
         ("max-seats = 3", "did you mean max_seats"),
         ("Port = 3", "did you mean port"),
-        ("zebra = 1", "there are: chunk, deterministic"),
+        ("zebra = 1", "there are: chunk, decoder, deterministic"),
         ("[engine]\nport = 1", "there is no setting 'engine'"),
         ('port = "8000"', "port must be an integer"),
         ('deterministic = "yes"', "deterministic must be true or false"),
         ("workers = 2", "workers must be 1"),
         ("max_seats = 2.5", "max_seats must be a positive integer"),
         ("port = ", "is not TOML"),
+        ("port = 1" + "0" * 5000, "is not TOML"),
     ],
 )
 def test_a_mistake_is_told_in_one_line_with_the_file(tmp_path: Path, text: str, said: str) -> None:

@@ -4,19 +4,28 @@ The engine lives on an event loop in a thread (anyio's portal), so that reading 
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from ..async_engine import AsyncEngine
 from ..errors import InvalidRequest
-from ..request import Delta, SamplingParams
-from ..streams import Stream
+from ..request import SamplingParams
+from .chat_lines import FENCE, ChatLines, history_file
+from .chat_talk import Conversation
 from .progress import LoadingDisplay
 from .settings import Settings
 
-PROMPT = "> "
+GREETING = "Ctrl-C stops an answer, Ctrl-D ends, /help lists commands."
+HELP = f"""/help          this list
+/clear         forget the conversation, keep the system prompt
+/system TEXT   say what the model is told before the conversation; without TEXT, nothing
+/undo          forget the last question and its answer
+/retry         answer the last question once more
+/exit          end, as Ctrl-D does
+{FENCE}            begins a text of many lines, and ends it"""
 
 
 def run_chat(
@@ -25,68 +34,35 @@ def run_chat(
     settings: Settings,
     *,
     system: str | None,
-    max_tokens: int,
-    temperature: float | None,
-    seed: int | None,
+    history: bool,
+    sampling: Mapping[str, Any],
 ) -> None:
-    """Answer `prompt`, or line after line of stdin. Raises ConfigError, ModelError or InvalidRequest."""
-    params = SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed)
+    """Answer `prompt`, or message after message of stdin. Raises ConfigError, ModelError or InvalidRequest.
+
+    sampling: SamplingParams' fields. history: what is typed is kept for the next time.
+    """
+    sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]
+    at_terminal = sys.stdout.isatty() and sys.stderr.isatty()
     with start_blocking_portal() as portal, _running_engine(portal, model, settings) as engine:
-        conversation = Conversation(portal, engine, params, system)
+        conversation = Conversation(portal, engine, SamplingParams(**sampling), system, show_pace=at_terminal)
         if prompt is not None:
             conversation.answer(prompt)
         else:
-            _converse(conversation)
+            _converse(conversation, ChatLines(history_file() if history else None))
 
 
-class Conversation:
-    """Messages so far, and the next answer streamed to stdout."""
-
-    def __init__(
-        self, portal: BlockingPortal, engine: AsyncEngine, params: SamplingParams, system: str | None = None
-    ) -> None:
-        self.messages: list[dict[str, str]] = [{"role": "system", "content": system}] if system else []
-        self._portal = portal
-        self._engine = engine
-        self._params = params
-
-    def answer(self, text: str) -> None:
-        """Print the answer as it comes, then remember both. Raises InvalidRequest, and then remembers nothing."""
-        asked = [*self.messages, {"role": "user", "content": text}]
-        stream = self._portal.call(self._open, asked)
-        parts: list[str] = []
-        try:
-            for delta in self._deltas(stream):
-                parts.append(delta.text)
-                print(delta.text, end="", flush=True)
-                if delta.error:
-                    print(f"fairstep: {delta.error}", file=sys.stderr)
-        finally:
-            self._portal.call(stream.cancel)
-            print()
-            self.messages = [*asked, {"role": "assistant", "content": "".join(parts)}]
-
-    async def _open(self, messages: list[dict[str, str]]) -> Stream:
-        return self._engine.submit(await self._engine.encode_chat(messages), self._params)
-
-    def _deltas(self, stream: Stream) -> Iterator[Delta]:
-        while True:
-            delta = self._portal.call(stream.__anext__)
-            yield delta
-            if delta.finish_reason is not None:
-                return
-
-
-def _converse(conversation: Conversation) -> None:
-    at_terminal = sys.stdin.isatty()
-    if at_terminal:
-        _edit_lines()
-        print("Ctrl-C stops an answer, Ctrl-D ends.", file=sys.stderr)
+def _converse(conversation: Conversation, lines: ChatLines) -> None:
+    """Until stdin ends or /exit. Commands are for people: what comes through a pipe is never one."""
+    if lines.at_terminal:
+        print(GREETING, file=sys.stderr)
     while True:
         try:
-            text = input(PROMPT if at_terminal else "").strip()
-            if text:
-                conversation.answer(text)
+            text = lines.next()
+            if lines.at_terminal and text.startswith("/"):
+                if not _obey(conversation, text):
+                    return
+            elif text.strip():
+                conversation.answer(text.strip())
         except KeyboardInterrupt:
             print()
         except EOFError:
@@ -95,10 +71,30 @@ def _converse(conversation: Conversation) -> None:
             print(f"fairstep: {problem}", file=sys.stderr)
 
 
-def _edit_lines() -> None:
-    """Arrow keys and history in input(), where Python has readline."""
-    with suppress(ImportError):
-        import readline as readline
+def _obey(conversation: Conversation, text: str) -> bool:
+    """Do what a command says; False ends the conversation. Raises InvalidRequest."""
+    command, _, rest = text.strip().partition(" ")
+    said = ""
+    match command:
+        case "/exit" | "/quit":
+            return False
+        case "/help":
+            said = HELP
+        case "/clear":
+            conversation.clear()
+            said = "the conversation is forgotten"
+        case "/system":
+            conversation.system = rest.strip() or None
+            said = "the model is told that from now on" if conversation.system else "the model is told nothing before"
+        case "/undo":
+            said = f"forgotten: {conversation.undo()}"
+        case "/retry":
+            conversation.retry()
+        case _:
+            said = f"there is no {command}; /help lists commands (a space before / makes it a message)"
+    if said:
+        print(said, file=sys.stderr)
+    return True
 
 
 @contextmanager

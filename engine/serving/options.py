@@ -8,7 +8,12 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import click
 
 from ..config import EngineConfig
+from ..errors import ConfigError, InvalidParameter
+from ..request import SamplingParams
 from .settings import readable
+
+SECTIONS = ("Options", "Sampling options", "Server options", "Engine options")
+MAX_TOKENS = 512
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -22,15 +27,57 @@ class SectionedCommand(click.Command):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record:
                 sections.setdefault(getattr(param, "section", "Options"), []).append(record)
-        for heading in sorted(sections, key=("Options", "Server options", "Engine options").index):
+        for heading in sorted(sections, key=SECTIONS.index):
             with formatter.section(heading):
                 formatter.write_dl(sections[heading])
 
 
-class ConfigOption(click.Option):
-    """An option that sets one field of a config."""
+class SectionOption(click.Option):
+    """An option that the help shows under a heading of its own."""
 
     section: str
+
+
+# name, type, metavar, help; the names are SamplingParams'
+SAMPLING: tuple[tuple[str, type, str, str], ...] = (
+    ("temperature", float, "N", "0 always takes the likeliest token  [default: the model's own]"),
+    ("top_k", int, "N", "Draw from the N likeliest tokens  [default: the model's own]"),
+    ("top_p", float, "N", "Draw from the likeliest tokens that have this probability  [default: the model's own]"),
+    ("min_p", float, "N", "Drop tokens below N times the likeliest one's probability  [default: the model's own]"),
+    ("repetition_penalty", float, "N", "Above 1: what prompt and answer hold becomes less likely."),
+    ("presence_penalty", float, "N", "Taken off the logits of tokens that the answer holds."),
+    ("frequency_penalty", float, "N", "The same for each time that the answer holds them."),
+)
+
+
+def sampling_options(seed_help: str) -> Callable[[Command], Command]:
+    """A decorator that adds --max-tokens, --seed and the options of SAMPLING (None: not given)."""
+    most = ("max_tokens", click.IntRange(min=1), "N", f"Longest answer, in tokens  [default: {MAX_TOKENS}]")
+    rows = (most, *SAMPLING, ("seed", int, "N", seed_help))
+
+    def add(command: Command) -> Command:
+        for name, kind, metavar, text in reversed(rows):
+            option = click.option(
+                f"--{name.replace('_', '-')}", name, type=kind, metavar=metavar, help=text, cls=SectionOption
+            )
+            command = option(command)
+            added: SectionOption = command.__click_params__[-1]  # type: ignore[attr-defined]
+            added.section = "Sampling options"
+        return command
+
+    return add
+
+
+def taken_sampling(given: dict[str, Any]) -> dict[str, Any]:
+    """Take the sampling options out of what a command was given; only those that were set. Raises ConfigError."""
+    names = ("max_tokens", *(name for name, *_ in SAMPLING), "seed")
+    asked = {name: given.pop(name) for name in names}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    try:
+        SamplingParams(**asked)
+    except InvalidParameter as problem:
+        raise ConfigError(str(problem)) from None
+    return {"max_tokens": MAX_TOKENS, **asked}
 
 
 def config_options(config_type: type[EngineConfig]) -> Callable[[Command], Command]:
@@ -40,8 +87,8 @@ def config_options(config_type: type[EngineConfig]) -> Callable[[Command], Comma
 
     def add(command: Command) -> Command:
         for each in reversed(fields(config_type)):
-            command = click.option(*_names(each, types[each.name]), cls=ConfigOption, **_traits(each, types))(command)
-            added: ConfigOption = command.__click_params__[-1]  # type: ignore[attr-defined]
+            command = click.option(*_names(each, types[each.name]), cls=SectionOption, **_traits(each, types))(command)
+            added: SectionOption = command.__click_params__[-1]  # type: ignore[attr-defined]
             added.section = "Engine options" if each.name in engine_keys else "Server options"
         file = click.Path(dir_okay=False, path_type=Path)
         return click.option("--config", "config_file", type=file, help="TOML file with any of the settings below.")(

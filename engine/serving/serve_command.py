@@ -25,6 +25,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     import uvicorn
 
+COMPUTED_BY = {"fairstep": "fairstep's decoder", "transformers": "transformers' own code"}
 GRACE_SECONDS = 10  # after a signal, answers under way may go on for so long
 
 
@@ -78,14 +79,17 @@ async def _open(
 
 
 def ready_line(engine: AsyncEngine, url: str) -> str:
-    """Where the model is served, what was loaded and how long each part took."""
+    """Where the model is served, what was loaded and computes it, how long each part took, and the worker's notes."""
     info = engine.info
     worker = engine.seconds["ready"] - sum(info.seconds.values())
     parts = {"tokenizer": engine.seconds["tokenizer"], "worker start and imports": worker, **info.seconds}
     times = ", ".join(f"{part} {seconds:.2f}" for part, seconds in parts.items())
+    notes = "".join(f"note: {note}\n" for note in info.notes)
     return (
-        f"{engine.model_name}: {info.parameters / 1e6:.0f} M parameters, {info.dtype} on {info.device}, "
+        f"{engine.model_name}: {info.architecture} by {COMPUTED_BY.get(info.path, info.path)}, "
+        f"{info.parameters / 1e6:.0f} M parameters, {info.dtype} on {info.device}, "
         f"context {info.context}, {info.pages} pages of {info.page_size}\n"
+        f"{notes}"
         f"loaded in {engine.seconds['ready']:.2f} s ({times})\n"
         f"ready: {url}/v1"
     )

@@ -13,16 +13,11 @@ from ..errors import ConfigError
 
 def read_settings(path: Path) -> dict[str, Any]:
     """The settings in a TOML file, checked one by one. Raises ConfigError naming the file and the key."""
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise ConfigError(f"config file {path} cannot be read: {problem.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"config file {path} is not TOML: {problem}") from None
+    values = read_toml(path, "config file")
     known = [each.name for each in fields(ServeConfig)]
     for key in values:
         if key not in known:
-            raise ConfigError(f"{path}: there is no setting {key!r}; {_near(key, known)}")
+            raise ConfigError(f"{path}: there is no setting {key!r}; {near(key, known)}")
     try:
         ServeConfig(**values)
     except ConfigError as problem:
@@ -30,6 +25,17 @@ def read_settings(path: Path) -> dict[str, Any]:
     return values
 
 
-def _near(key: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(key.replace("-", "_").lower(), known, n=3)
-    return f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(sorted(known))}"
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """A TOML file's values. Raises ConfigError that begins with `what` and the file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise ConfigError(f"{what} {path} cannot be read: {problem.strerror}") from None
+    except ValueError as problem:  # wrong TOML, wrong UTF-8, a number too long to read
+        raise ConfigError(f"{what} {path} is not TOML: {problem}") from None
+
+
+def near(key: str, known: Iterable[str]) -> str:
+    """Which names may have been meant."""
+    close = difflib.get_close_matches(key.replace("-", "_").lower(), known, n=3)
+    return f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(sorted(known))}"
