@@ -6,10 +6,12 @@ PACKAGES = {
     "fairstep": "engine",
     "fairstep.fairness": "engine/fairness",
     "fairstep.admission": "engine/admission",
+    "fairstep.stores": "engine/stores",
     "fairstep.stepping": "engine/stepping",
     "fairstep.model": "engine/model",
     "fairstep.text": "engine/text",
     "fairstep.serving": "engine/serving",
+    "fairstep.simulation": "engine/simulation",
     "fairstep.kernels": "kernels",
 }
 

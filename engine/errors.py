@@ -4,9 +4,20 @@ FairstepError
 ├── InvalidRequest      the caller's input is wrong: `param` names the field           (400)
 │   ├── InvalidParameter    a sampling parameter is out of range; also a ValueError
 │   ├── ContextTooLong      prompt, or prompt plus max_tokens, can never fit           (400)
-│   └── TemplateError       the chat template refused the messages                     (400)
+│   ├── TemplateError       the chat template refused the messages                     (400)
+│   └── DeadlineImpossible  not even an idle server could meet the deadline            (400)
+├── Unauthorized        no key, or one that is not known                               (401)
 ├── UnknownModel        no such model is served                                        (404)
+├── TenantLimited       the tenant's own limits refuse it                              (429)
+│   ├── RateLimited         too much within a minute
+│   ├── QuotaExhausted      too much within the month
+│   ├── TenantQueueFull     too much of the tenant's waits already
+│   └── ConcurrencyLimited  too many of the tenant's requests are in the server
 ├── Overloaded          refused now, may work later                                    (503)
+│   ├── ServerOverloaded    no place in the queue, or put out of it for others
+│   └── DeadlineUnattainable    too much waits before it to meet its deadline
+├── DeadlineExceeded    its time was up before it was answered                         (504)
+├── StoreFailed         a count could not be kept                                      (503)
 ├── EngineClosed        not started, or closed                                           (503)
 ├── EngineDead          the worker ended; the message says how                         (503)
 ├── ModelError          a model cannot be loaded: what is wrong and where              (exit 1)
@@ -15,9 +26,15 @@ FairstepError
 
 
 class FairstepError(Exception):
-    """Root of the tree; `code` is stable and machine-readable."""
+    """Root of the tree; `code` is stable and machine-readable.
+
+    retry_after: seconds after which the same may be accepted, before any jitter; None: not known, or never.
+    should_retry: False where trying again is pointless, None where the status says it all.
+    """
 
     code: str = "fairstep_error"
+    retry_after: float | None = None
+    should_retry: bool | None = None
 
 
 class InvalidRequest(FairstepError):
@@ -48,16 +65,96 @@ class TemplateError(InvalidRequest):
     code = "template_error"
 
 
+class DeadlineImpossible(InvalidRequest):
+    """The deadline leaves less time than the request would take on an idle server, or none at all."""
+
+    code = "deadline_impossible"
+    should_retry = False
+
+
+class Unauthorized(FairstepError):
+    """The request brings no key that is known here. The message never holds the key."""
+
+    code = "invalid_api_key"
+    should_retry = False
+
+
 class UnknownModel(FairstepError):
     """The model asked for is not served here."""
 
     code = "model_not_found"
 
 
+class TenantLimited(FairstepError):
+    """Refused by the tenant's own limits, whatever others do."""
+
+    code = "tenant_limited"
+    should_retry: bool | None = True
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class RateLimited(TenantLimited):
+    """A limit a minute is used up; `retry_after` is when it has room for this request."""
+
+    code = "rate_limit_exceeded"
+
+
+class QuotaExhausted(TenantLimited):
+    """A limit a calendar month is used up."""
+
+    code = "insufficient_quota"
+    should_retry = False
+
+
+class TenantQueueFull(TenantLimited):
+    """The tenant's share of the queue is full."""
+
+    code = "tenant_queue_full"
+
+
+class ConcurrencyLimited(TenantLimited):
+    """The tenant has as many requests in the server as it may."""
+
+    code = "concurrency_limit_exceeded"
+
+
 class Overloaded(FairstepError):
     """Refused now; the same request may be accepted later."""
 
     code = "overloaded"
+    should_retry: bool | None = True
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class ServerOverloaded(Overloaded):
+    """There is no place in the queue, or this request had to leave its place to others."""
+
+    code = "server_overloaded"
+
+
+class DeadlineUnattainable(Overloaded):
+    """What waits before this request leaves too little time; an idle server could meet its deadline."""
+
+    code = "deadline_unattainable"
+
+
+class DeadlineExceeded(FairstepError):
+    """The request's time was up before it was answered."""
+
+    code = "deadline_exceeded"
+    should_retry = False
+
+
+class StoreFailed(FairstepError):
+    """A count could not be kept, so what it counts cannot go on; the message says why."""
+
+    code = "store_failed"
 
 
 class EngineClosed(FairstepError):

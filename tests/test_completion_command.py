@@ -48,7 +48,9 @@ def test_where_no_model_fits_the_shell_completes_paths(folder: Path) -> None:
 
 
 def test_commands_options_and_choices_are_offered() -> None:
-    assert {"serve", "chat", "generate", "models", "tenants", "completion"} == {text for _, text in offered("")}
+    assert {"serve", "chat", "generate", "models", "tenants", "simulate", "completion"} == {
+        text for _, text in offered("")
+    }
     assert "--max-tokens" in [text for _, text in offered("chat", "--max")]
     assert ("plain", "bfloat16") in offered("chat", "--dtype", "b")
 

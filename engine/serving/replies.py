@@ -11,7 +11,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from ..errors import EngineClosed, EngineDead, FairstepError, InvalidRequest, Overloaded, UnknownModel
+from ..errors import EngineClosed, EngineDead, FairstepError, InvalidRequest, Overloaded, Unauthorized, UnknownModel
 
 MAX_MESSAGE = 2000  # characters: an error must not send the client's own input back in full
 RETRY_SECONDS = 1
@@ -60,6 +60,9 @@ def failure_of(error: Exception) -> Failure:
     match error:
         case InvalidRequest():
             return Failure(400, str(error), BAD_REQUEST, error.param, error.code)
+        case Unauthorized():
+            again = {"WWW-Authenticate": "Bearer", "x-should-retry": "false"}
+            return Failure(401, str(error), BAD_REQUEST, None, error.code, again)
         case UnknownModel():
             return Failure(404, str(error), BAD_REQUEST, "model", error.code)
         case Overloaded() | EngineClosed() | EngineDead():
