@@ -193,6 +193,7 @@ TEXT_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("max_tokens", {"max_tokens": -1, "echo": True}),
     ("echo", {"echo": 1}),
     ("add_special_tokens", {"add_special_tokens": 0}),
+    ("max_completion_tokens", {"max_completion_tokens": 5}),
     ("continue_final_message", {"continue_final_message": True}),
     ("add_generation_prompt", {"add_generation_prompt": False}),
     ("chat_template_kwargs", {"chat_template_kwargs": {"a": 1}}),

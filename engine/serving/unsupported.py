@@ -36,6 +36,7 @@ IN_CHATS: Neutral = {
 }
 IN_COMPLETIONS: Neutral = {
     **EVERYWHERE,
+    "max_completion_tokens": (None,),  # a chat's word for max_tokens
     "top_logprobs": (None, 0),
     "add_generation_prompt": (None, True),
     "continue_final_message": OFF,
