@@ -179,7 +179,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(model: Path, input_file: str, output_file: str) -> list[str]:
     options = ["--max-tokens", "2", "--seed", "11", "--dtype", "float32"]
     args = ["generate", str(model), "--input", input_file, "--output", output_file, *options]
-    return [sys.executable, "-P", "-c", f"from fairstep.serving.cli import main; main({args!r})"]
+    # Ctrl-C is ignored in what a shell starts in the background, which the tests may be
+    as_at_a_terminal = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    return [sys.executable, "-P", "-c", f"{as_at_a_terminal}; from fairstep.serving.cli import main; main({args!r})"]
 
 
 def test_killed_in_the_middle_and_started_again_it_ends_with_each_line_once(model: Path, tmp_path: Path) -> None:
