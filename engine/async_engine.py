@@ -13,15 +13,16 @@ from weakref import WeakValueDictionary
 from .clock import Clock, MonotonicClock
 from .config import EngineConfig
 from .door import Failed, Message, Progress, Ready, Report, StepRecord, Stop
-from .engine import Prompt, draw_seed, quiet
+from .engine import Prompt, quiet
 from .errors import ConfigError, ContextTooLong, EngineClosed, EngineDead, ModelError
-from .fairness.fcfs import Fcfs
 from .front import Front
+from .front_setup import make_front
 from .links import Build, Link, ProcessLink, ThreadLink
 from .machine import Machine
 from .metrics import Live, Metrics
 from .request import Completion, Delta, Place, Request, SamplingParams, Usage
 from .streams import PromptStream, Stream
+from .tenants import Tenants
 from .text.tokenizer import Tokenizer, load_tokenizer
 from .text_thread import SHORT_TEXT, TextThread, characters
 from .worker import ProgressCall, build
@@ -39,7 +40,7 @@ class AsyncEngine:
     ...         print(delta.text, end="", flush=True)
 
     The worker is a process of its own; `in_process=True` runs it in a thread, which is slower beside other Python
-    code (see ThreadLink). model, config, progress: as Engine. Raises ModelError or ConfigError from start().
+    code (see ThreadLink). model, config, progress, tenants: as Engine. Raises ModelError or ConfigError from start().
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class AsyncEngine:
         progress: ProgressCall = quiet,
         clock: Clock | None = None,
         tokenizer: Tokenizer | None = None,
+        tenants: Tenants | None = None,
         build_worker: Build = build,
     ) -> None:
         self.config = (config or EngineConfig()).resolved(Machine.found())
@@ -71,6 +73,9 @@ class AsyncEngine:
         # weak: a stream that its reader has lost must be collected, which cancels it
         self._streams: WeakValueDictionary[str, Stream] = WeakValueDictionary()
         self._texts = TextThread()
+        self._tenants = tenants or Tenants()
+        self._alarm: asyncio.TimerHandle | None = None  # set for the next deadline
+        self._alarm_at: float | None = None
 
     # --- life
 
@@ -96,7 +101,7 @@ class AsyncEngine:
             await self.stop()
             raise
         self.seconds["ready"] = self._clock.now() - began
-        self._front = Front(info, self._tokenizer, Fcfs(), self.metrics, draw_seed)
+        self._front = make_front(self.config, info, self._tokenizer, self.metrics, self._tenants)
         self.failure = None
 
     async def stop(self) -> None:
@@ -113,6 +118,18 @@ class AsyncEngine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+    @property
+    def tenants(self) -> Tenants:
+        """The terms of requests that bring none of their own."""
+        return self._tenants
+
+    @tenants.setter
+    def tenants(self, tenants: Tenants) -> None:
+        """Replace the book, for requests to come; on the engine's loop."""
+        self._tenants = tenants
+        if self._front is not None:
+            self._front.tenants = tenants
 
     # --- text
 
@@ -156,8 +173,8 @@ class AsyncEngine:
     def submit(self, prompt_ids: Sequence[int], params: SamplingParams | None = None, **place: Unpack[Place]) -> Stream:
         """Let token ids wait for their turn. Call it on the engine's loop; RuntimeError elsewhere.
 
-        place: tenant, priority, deadline, arrival, request_id (see Place). Raises InvalidRequest naming the field,
-        ContextTooLong, EngineClosed or EngineDead.
+        place: tenant, terms, priority, deadlines, arrival, request_id (see Place). Raises InvalidRequest naming the
+        field, ContextTooLong, EngineClosed or EngineDead.
         """
         return self.submit_group(prompt_ids, params, 1, **place)[0]
 
@@ -248,8 +265,33 @@ class AsyncEngine:
         return self._front
 
     def _send_orders(self) -> None:
-        if self._front is not None and (orders := self._front.orders(self._clock.now())) is not None:
+        """End what is past its deadline, then order what there is to do, and come back at the next deadline."""
+        if self._front is None:
+            return
+        now = self._clock.now()
+        self._deliver(self._front.expire(now))
+        if (orders := self._front.orders(now)) is not None:
             self._link.send(orders)
+        self._set_alarm(now)
+
+    def _set_alarm(self, now: float) -> None:
+        assert self._front is not None and self._loop is not None
+        at = self._front.next_expiry
+        if at == self._alarm_at:
+            return
+        self._stop_alarm()
+        if at is not None:
+            self._alarm_at = at
+            self._alarm = self._loop.call_later(max(0.0, at - now), self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = self._alarm_at = None
+        self._send_orders()
+
+    def _stop_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self._alarm_at = None
 
     def _cancel(self, request_id: str) -> None:
         if self._front is None:
@@ -301,6 +343,7 @@ class AsyncEngine:
         alive = self.failure is None
         if self.failure in (None, NOT_STARTED) or reason == CLOSED:  # the first reason is the one to tell
             self.failure = reason
+        self._stop_alarm()
         if self._front is not None and alive:
             self._deliver(self._front.fail_all(reason, self._clock.now()))
             for stream in list(self._streams.values()):

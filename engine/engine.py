@@ -4,7 +4,6 @@ For scripts, notebooks and tests. Nothing happens but inside step(). Two engines
 other.
 """
 
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self, Unpack
@@ -13,21 +12,17 @@ from .clock import Clock, MonotonicClock
 from .config import EngineConfig
 from .door import StepRecord
 from .errors import EngineClosed, InvalidRequest
-from .fairness.fcfs import Fcfs
 from .front import Front
+from .front_setup import make_front
 from .links import Build
 from .machine import Machine
 from .metrics import Metrics
-from .request import SEED_BITS, Completion, Delta, Place, Request, SamplingParams
+from .request import Completion, Delta, Place, Request, SamplingParams
+from .tenants import Tenants
 from .text.tokenizer import Tokenizer, load_tokenizer
 from .worker import ProgressCall, build
 
 Prompt = str | Sequence[int]
-
-
-def draw_seed() -> int:
-    """A fresh seed for a request that names none."""
-    return secrets.randbits(SEED_BITS)
 
 
 def quiet(what: str, fraction: float) -> None:
@@ -41,7 +36,8 @@ class Engine:
     >>> print(engine.generate(["The sky is"], SamplingParams(max_tokens=8))[0].text)
 
     model: an alias (smollm2), a Hugging Face directory or hub id, or a .gguf file. Raises ModelError if it cannot be
-    loaded and ConfigError if a setting is wrong. `progress` is told what loads and how far it is, from 0 to 1.
+    loaded and ConfigError if a setting is wrong. `progress` is told what loads and how far it is, from 0 to 1. tenants:
+    the terms on which requests are served that bring none of their own.
     """
 
     def __init__(
@@ -52,6 +48,7 @@ class Engine:
         progress: ProgressCall = quiet,
         clock: Clock | None = None,
         tokenizer: Tokenizer | None = None,
+        tenants: Tenants | None = None,
         build_worker: Build = build,
     ) -> None:
         self.config = (config or EngineConfig()).resolved(Machine.found())
@@ -60,15 +57,15 @@ class Engine:
         self.tokenizer = tokenizer or load_tokenizer(model)
         self._worker, self.info = build_worker(model, self.config, progress)
         self.metrics = Metrics(model_name=model)
-        self._front = Front(self.info, self.tokenizer, Fcfs(), self.metrics, draw_seed)
+        self._front: Front = make_front(self.config, self.info, self.tokenizer, self.metrics, tenants)
         self._ended: list[Delta] = []
         self._closed = False
 
     def submit(self, prompt: Prompt, params: SamplingParams | None = None, **place: Unpack[Place]) -> str:
         """Let a prompt (text, or token ids) wait for its turn; returns the request's id.
 
-        place: tenant, priority, deadline, arrival, request_id (see Place). Raises InvalidRequest (naming the field),
-        ContextTooLong or EngineClosed.
+        place: tenant, terms, priority, deadlines, arrival, request_id (see Place). Raises InvalidRequest (naming the
+        field), ContextTooLong or EngineClosed.
         """
         return self.submit_group(prompt, params, 1, **place)[0]
 
@@ -100,7 +97,9 @@ class Engine:
 
     def step(self) -> list[Delta]:
         """Admit, compute one step, retire; what it added to each request."""
-        orders = self._front.orders(self._clock.now())
+        now = self._clock.now()
+        self._ended += self._front.expire(now)
+        orders = self._front.orders(now)
         if orders is not None:
             self._worker.apply(orders)
         ended, self._ended = self._ended, []

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from .door import Admit, Result, Sampling, TokenLogprobs
 from .fairness.waiting_room import Ticket
 from .request import Delta, FinishReason, Request, Usage
+from .tenants import TenantTerms
 from .text.stream import Piece, TextStream
 
 
@@ -24,6 +25,7 @@ class Entry:
     """
 
     request: Request
+    terms: TenantTerms
     ticket: Ticket
     sampling: Sampling
     text: TextStream
@@ -46,6 +48,12 @@ class Entry:
         return len(self.request.prompt_ids) + len(self.outputs)
 
     @property
+    def expires_at(self) -> float | None:
+        """The next instant at which its time is up."""
+        silent = self.request.ttft_deadline if self.first_at is None else None
+        return min((at for at in (self.request.deadline, silent) if at is not None), default=None)
+
+    @property
     def usage(self) -> Usage:
         return Usage(len(self.request.prompt_ids), self.text.count, self.cached)
 
@@ -62,8 +70,10 @@ class Entry:
             sampling=replace(self.sampling, prompt_logprobs=-1) if self._prompt_is_complete else self.sampling,
             order=self.ticket.order,
             tenant=request.tenant,
+            tier=self.ticket.tier,
+            weight=self.ticket.weight,
             priority=request.priority,
-            salt=request.tenant,
+            salt=self.terms.salt,
             group=self.group,
         )
 
@@ -85,7 +95,12 @@ class Entry:
         return Delta(self.request.id, piece.text, piece.token_ids, logprobs=self._leave(piece), prompt_logprobs=prompt)
 
     def tell_end(
-        self, piece: Piece, reason: FinishReason, stop_reason: str | int | None = None, error: str | None = None
+        self,
+        piece: Piece,
+        reason: FinishReason,
+        stop_reason: str | int | None = None,
+        error: str | None = None,
+        code: str | None = None,
     ) -> Delta:
         """The last Delta."""
         return Delta(
@@ -98,6 +113,7 @@ class Entry:
             error,
             self._leave(piece),
             self._prompt_to_tell(),
+            code,
         )
 
     def stop_reason(self, stop_id: int | None) -> str | int | None:

@@ -4,20 +4,24 @@ Pure: it is handed instants and Reports and gives Orders and Deltas; no torch, H
 ends exactly once. Results of an attempt that is no longer current are dropped and counted.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from .admission.fit import check_ids
 from .door import Admit, Gauges, Orders, Ready, Report, Result, StepRecord
 from .entry import Entry
-from .errors import InvalidRequest
-from .fairness.waiting_room import Ticket, WaitingRoom
-from .headroom import RoomLeft
+from .errors import DeadlineExceeded, InvalidRequest
+from .expiries import Expiries
+from .fairness.fair_room import FairRoom
+from .fairness.waiting_room import Ticket
 from .metrics import Live, Metrics
 from .request import Delta, FinishReason, Request
 from .sampling_terms import SamplingTerms, Vocabulary
+from .seats import Seats
 from .siblings import Siblings
+from .step_shares import micros_of
+from .tenants import Tenants
 from .text.detokenizer import Detokenizer
 from .text.stream import Piece, TextStream
 
@@ -32,24 +36,34 @@ class Speech(Vocabulary, Protocol):
 
 
 class Front:
-    """Request table, waiting room and the books of one worker."""
+    """Request table, waiting room and the books of one worker.
+
+    tenants: the terms of requests that bring none; may be replaced at any time, for requests to come. shared: tenants
+    keep to their shares while they run, and yield for each other.
+    """
 
     def __init__(
         self,
         info: Ready,
         tokenizer: Speech,
-        room: WaitingRoom,
+        room: FairRoom,
         metrics: Metrics,
         draw_seed: Callable[[], int],
+        *,
+        tenants: Tenants | None = None,
+        shared: bool = False,
     ) -> None:
         self.info = info
+        self.tenants = tenants or Tenants()
         self.steps: deque[StepRecord] = deque(maxlen=STEPS_KEPT)
         self._tokenizer = tokenizer
-        self._room = room
         self._metrics = metrics
         self._terms = SamplingTerms(info, tokenizer, draw_seed)
         self._siblings = Siblings()
-        self._room_left = RoomLeft(info.seats, info.pages)
+        self._seats = Seats(room, info, self._pages, self._may, shared=shared)
+        self._measures = room.billing.cost.kind == "adaptive"
+        self._expiries = Expiries()
+        self._sent_of: Counter[str] = Counter()  # sequences in the worker, by tenant
         self._entries: dict[int, Entry] = {}  # by sequence number
         self._seq_of: dict[str, int] = {}  # by request id
         self._cancels: list[tuple[int, int]] = []
@@ -83,32 +97,43 @@ class Front:
         self._gauges = Gauges(pages_total=self.info.pages)
         return [self._end(entry, "error", now, error=message) for entry in list(self._entries.values())]
 
+    def expire(self, now: float) -> list[Delta]:
+        """End what is past its deadline, waiting or running: to be called before orders() of the same instant."""
+        return [self._expire(self._entries[seq], now) for seq in self._expiries.due(now)]
+
+    @property
+    def next_expiry(self) -> float | None:
+        """When expire() has something to do next; None: never, as things are."""
+        return self._expiries.next_at
+
     # --- the door
 
     def orders(self, now: float, most: int | None = None) -> Orders | None:
         """What the worker should do next, or None if nothing new. most: admit no more than so many (a batch gate)."""
         number = self._orders + 1
         admits = self._admissions(number, now, most)
+        returns = tuple((seq, self._entries[seq].attempt) for seq in self._seats.give_back())
         cancels = tuple(self._cancels)
-        if not admits and not cancels:
+        if not admits and not cancels and not returns:
             return None
         self._orders = number
         self._cancels.clear()
-        return Orders(number=number, cancel=cancels, admit=tuple(admits))
+        return Orders(number=number, cancel=cancels, give_back=returns, admit=tuple(admits))
 
     def receive(self, report: Report, now: float) -> list[Delta]:
         """Take a worker's Report; what it adds to each request, in its order."""
-        self._room_left.report(report.orders, report.headroom)
+        self._seats.report(report)
         self._gauges = report.gauges
         if report.step is not None:
             self.steps.append(report.step)
             self._metrics.step(report.step)
+        micros = micros_of(report.step) if self._measures and report.step else {}
         deltas = []
         for result in report.results:
             entry = self._entries.get(result.seq)
             if entry is None or not entry.sent or entry.attempt != result.attempt:
                 self._metrics.stale(1)
-            elif (delta := self._take(entry, result, now)) is not None:
+            elif (delta := self._take(entry, result, now, micros.get((result.seq, result.attempt), 0))) is not None:
                 deltas.append(delta)
         return deltas
 
@@ -134,11 +159,13 @@ class Front:
 
     def check(self) -> None:
         """Assert that table, ids, waiting room and siblings agree."""
-        self._room.check()
+        sent = {seq for seq, entry in self._entries.items() if entry.sent}
+        self._seats.check(sent)
+        assert Counter(self._entries[seq].request.tenant for seq in sent) == self._sent_of, "running is miscounted"
         assert {e.request.id: s for s, e in self._entries.items()} == self._seq_of
         self._siblings.check()
-        outside = sum(not entry.sent for entry in self._entries.values())
-        assert len(self._room) + len(self._siblings) == outside, "a request waits nowhere, or twice"
+        outside = len(self._entries) - len(sent)
+        assert len(self._seats.room) + len(self._siblings) == outside, "a request waits nowhere, or twice"
         for entry in self._entries.values():
             entry.check()
 
@@ -158,14 +185,28 @@ class Front:
             special_stops=special_stops,
         )
         self._seqs += 1
-        ticket = Ticket(self._seqs, self._seqs, request.tenant, request.priority, request.deadline)
-        return Entry(request, ticket, sampling, text, special_stops)
+        terms = request.terms or self.tenants.of(request.tenant)
+        deadlines = [at for at in (request.deadline, request.ttft_deadline) if at is not None]
+        ticket = Ticket(
+            self._seqs,
+            self._seqs,
+            request.tenant,
+            request.priority,
+            min(deadlines, default=None),
+            tier=terms.tier,
+            weight=terms.weight,
+            # siblings read their leader's prompt: one token stands for that
+            prompt_tokens=len(request.prompt_ids) if request.leader is None else 1,
+            max_tokens=sampling.max_tokens,
+        )
+        return Entry(request, terms, ticket, sampling, text, special_stops)
 
     def _enter(self, entry: Entry, now: float) -> Delta | None:
         """Enter a record in every book; its last Delta if there is nothing to compute."""
         request, sampling, seq = entry.request, entry.sampling, entry.ticket.seq
         self._entries[seq] = entry
         self._seq_of[request.id] = seq
+        self._expiries.set(seq, entry.expires_at)
         self._metrics.accepted(len(request.prompt_ids), sampling.max_tokens)
         leader = self._entries.get(self._seq_of.get(request.leader or "", 0))
         if leader is not None:
@@ -173,7 +214,7 @@ class Front:
         if leader is not None and not leader.outputs:
             self._siblings.wait(seq, leader.ticket.seq)
         else:
-            self._room.add(entry.ticket)
+            self._seats.add(entry.ticket)
         if sampling.max_tokens == 0 and sampling.prompt_logprobs < 0:
             return self._end(entry, "length", now)
         return None
@@ -181,18 +222,23 @@ class Front:
     def _let_in(self, seqs: Sequence[int]) -> None:
         """Siblings whose leader's prompt is computed go into the waiting room, with their place by arrival."""
         for seq in seqs:
-            self._room.add(self._entries[seq].ticket)
+            self._seats.add(self._entries[seq].ticket)
+
+    def _pages(self, seq: int) -> int:
+        """Pages of all tokens known and one more."""
+        return -(-(self._entries[seq].known + 1) // self.info.page_size)
+
+    def _may(self, ticket: Ticket) -> bool:
+        """Whether a tenant may have one more running."""
+        most = self._entries[ticket.seq].terms.max_running
+        return most is None or self._sent_of[ticket.tenant] < most
 
     def _admissions(self, number: int, now: float, most: int | None) -> list[Admit]:
         admits: list[Admit] = []
-        while len(admits) != most and (ticket := self._room.head()) is not None:
-            entry = self._entries[ticket.seq]
-            pages = -(-(entry.known + 1) // self.info.page_size)
-            if not self._room_left.can_send(pages):
-                break
-            self._room.take()
-            self._room_left.send(number, pages)
-            admits.append(self._admit(entry, now))
+        while len(admits) != most and (ticket := self._seats.next()) is not None:
+            self._seats.take(ticket, number)
+            self._sent_of[ticket.tenant] += 1
+            admits.append(self._admit(self._entries[ticket.seq], now))
         return admits
 
     def _admit(self, entry: Entry, now: float) -> Admit:
@@ -200,10 +246,13 @@ class Front:
             self._metrics.queued(now - entry.request.arrival)
         return entry.admit()
 
-    def _take(self, entry: Entry, result: Result, now: float) -> Delta | None:
+    def _take(self, entry: Entry, result: Result, now: float, micros: int) -> Delta | None:
         self._count(entry, result, now)
+        self._bill(result, micros)
         piece = entry.take(result)
+        self._seats.grow(result.seq)
         if result.tokens:
+            self._expiries.set(result.seq, entry.expires_at)
             self._let_in(self._siblings.computed(entry.ticket.seq))
         if piece.stopped is not None:
             return self._end(entry, "stop", now, piece, stop_reason=piece.stopped, held=result)
@@ -231,6 +280,17 @@ class Front:
             entry.last_at = now
         self._metrics.tokens(len(result.tokens))
 
+    def _bill(self, result: Result, micros: int) -> None:
+        """Enter in the ledger what was done for a sequence."""
+        self._seats.room.spent(
+            result.seq,
+            cached=result.cached,
+            computed=result.computed,
+            recomputed=result.recomputed,
+            outputs=len(result.tokens),
+            micros=micros,
+        )
+
     def _looked_up(self, entry: Entry) -> int:
         """Prompt tokens that the worker looks up in its prefix cache."""
         shares = (self.info.prefix_cache or entry.group != 0) and entry.sampling.prompt_logprobs < 0
@@ -238,9 +298,22 @@ class Front:
 
     def _wait_again(self, entry: Entry, *, preempted: bool) -> None:
         entry.sent = entry.started = False
-        self._room.add(entry.ticket)
+        self._leave_worker(entry)
+        self._seats.back(entry.ticket)
         if preempted:
             self._metrics.preempted(1)
+
+    def _leave_worker(self, entry: Entry) -> None:
+        tenant = entry.request.tenant
+        self._sent_of[tenant] -= 1
+        if not self._sent_of[tenant]:
+            del self._sent_of[tenant]
+
+    def _expire(self, entry: Entry, now: float) -> Delta:
+        late = entry.request.deadline is not None and now >= entry.request.deadline
+        what = "the whole answer" if late else "a first token"
+        error = f"the deadline passed before {what} had come, {now - entry.request.arrival:.3f} s after the request"
+        return self._end(entry, "error", now, entry.text.finish(), error=error, code=DeadlineExceeded.code)
 
     def _end(
         self,
@@ -251,16 +324,19 @@ class Front:
         *,
         stop_reason: str | int | None = None,
         error: str | None = None,
+        code: str | None = None,
         held: Result | None = None,
     ) -> Delta:
         """Take a request out of every book; `held` is the Result that ended it, if one did."""
         seq, request = entry.ticket.seq, entry.request
         del self._entries[seq], self._seq_of[request.id]
+        self._expiries.set(seq, None)
+        self._seats.end(seq, natural=held is not None and reason in ("stop", "length"))
+        if entry.sent:
+            self._leave_worker(entry)
+            if held is None or held.outcome is None:
+                self._cancels.append((seq, entry.attempt))
         self._let_in(self._siblings.ended(seq))
-        if not entry.sent:
-            self._room.remove(seq)
-        elif held is None or held.outcome is None:
-            self._cancels.append((seq, entry.attempt))
         usage = entry.usage
         self._metrics.finished(
             reason,
@@ -269,4 +345,4 @@ class Front:
             seconds=now - request.arrival,
             decode_seconds=(entry.last_at or 0.0) - (entry.first_at or 0.0),
         )
-        return entry.tell_end(piece, reason, stop_reason, error)
+        return entry.tell_end(piece, reason, stop_reason, error, code)

@@ -11,6 +11,7 @@ from uuid import uuid4
 from . import checks
 from .door import TokenLogprobs
 from .errors import InvalidParameter
+from .tenants import ANONYMOUS, TenantTerms
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 
@@ -146,20 +147,27 @@ class SamplingParams:
 class Place(TypedDict, total=False):
     """How a request stands among others; each part may be left out.
 
-    priority: lower is sooner. deadline, arrival: instants of the engine's clock; arrival counts from the call by
-    default. request_id: a fresh one by default.
+    tenant: on whose behalf. terms: that tenant's; by default what the engine's book says of the name. priority: lower
+    is sooner. deadline, ttft_deadline: instants of the engine's clock at which the request ends with an error unless
+    all of its answer, or its first token, has come. arrival: another such instant, the call's by default. request_id: a
+    fresh one by default.
     """
 
     tenant: str
     priority: int
     deadline: float | None
+    ttft_deadline: float | None
+    terms: TenantTerms | None
     arrival: float | None
     request_id: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request as admitted at the front. `arrival` and `deadline` are instants of the engine's clock.
+    """One request as admitted at the front. `arrival` and both deadlines are instants of the engine's clock.
+
+    deadline, ttft_deadline: when all of the answer, or its first token, must have come; later the request has expired.
+    terms: its tenant's; None: what the front's book says of the name.
 
     leader: the id of a live request for the same prompt (a sibling), whose pages this one shares; it starts once the
     leader's first token, or its end, has come.
@@ -170,11 +178,13 @@ class Request:
     id: str
     prompt_ids: tuple[int, ...]
     params: SamplingParams
-    tenant: str = "anonymous"
+    tenant: str = ANONYMOUS
     priority: int = 0  # lower is sooner, as in vLLM
     deadline: float | None = None
+    ttft_deadline: float | None = None
     arrival: float = 0.0
     leader: str | None = None
+    terms: TenantTerms | None = None
 
     def __post_init__(self) -> None:
         checks.integer("priority", self.priority, -checks.LARGEST, checks.LARGEST)
@@ -184,14 +194,16 @@ class Request:
     @classmethod
     def at(cls, prompt_ids: Iterable[int], params: SamplingParams | None, now: float, place: Place) -> "Request":
         """A request that is made `now`."""
-        arrival = place.get("arrival")
+        arrival, terms = place.get("arrival"), place.get("terms")
         return cls(
             id=place.get("request_id") or uuid4().hex,
             prompt_ids=tuple(prompt_ids),
             params=params or SamplingParams(),
-            tenant=place.get("tenant", "anonymous"),
+            tenant=place.get("tenant", terms.name if terms else ANONYMOUS),
             priority=place.get("priority", 0),
             deadline=place.get("deadline"),
+            ttft_deadline=place.get("ttft_deadline"),
+            terms=terms,
             arrival=now if arrival is None else arrival,
         )
 
@@ -226,7 +238,8 @@ class Delta:
 
     token_ids belong to `text`, but for text still held back: ids wait with their text.
     finish_reason is set on the last Delta of a request and only there; `usage` comes with it.
-    stop_reason is the stop string or the stop id that ended it. `error` explains finish_reason "error".
+    stop_reason is the stop string or the stop id that ended it. `error` explains finish_reason "error"; `code` is the
+    stable code of the error (errors.py) where there is one.
     logprobs: one for each of token_ids, if asked for. prompt_logprobs: one for each token of the prompt (None for the
     first), all with one delta, the first one or the last.
     """
@@ -240,6 +253,7 @@ class Delta:
     error: str | None = None
     logprobs: tuple[TokenLogprobs, ...] = ()
     prompt_logprobs: tuple[TokenLogprobs | None, ...] = ()
+    code: str | None = None
 
     @classmethod
     def merge(cls, deltas: Sequence["Delta"]) -> "Delta":
@@ -267,6 +281,7 @@ class Completion:
     error: str | None = None
     logprobs: tuple[TokenLogprobs, ...] = ()
     prompt_logprobs: tuple[TokenLogprobs | None, ...] = ()
+    code: str | None = None
 
     @classmethod
     def join(cls, deltas: Iterable[Delta]) -> "Completion":
@@ -283,4 +298,5 @@ class Completion:
             error=whole.error,
             logprobs=whole.logprobs,
             prompt_logprobs=whole.prompt_logprobs,
+            code=whole.code,
         )

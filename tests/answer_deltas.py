@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from fairstep.door import Coefficients, Gauges, Headroom, Report, Result
-from fairstep.fairness.fcfs import Fcfs
+from fairstep.fairness.policies import make_room
 from fairstep.front import Front
 from fairstep.metrics import Metrics
 from fairstep.request import Delta, Request, SamplingParams
@@ -23,7 +23,7 @@ SCRIPTS = st.builds(lambda tokens, last: [*tokens, last], _PARTS, st.sampled_fro
 
 def deltas_of(script: Sequence[int], prompt_ids: Sequence[int], params: SamplingParams) -> list[Delta]:
     """One delta a token at most; the prompt's log probabilities come with the first."""
-    front = Front(ready(settings()), FakeTokenizer(), Fcfs(), Metrics(), draw_seed=lambda: 7)
+    front = Front(ready(settings()), FakeTokenizer(), make_room("fcfs"), Metrics(), draw_seed=lambda: 7)
     front.submit(Request(id="r", prompt_ids=tuple(prompt_ids), params=params), now=0.0)
     front.orders(0.0)
     deltas: list[Delta] = []

@@ -9,7 +9,7 @@ from fairstep import capacity
 from fairstep.capacity import TimeBudget, fixed_time_rate, plan_capacity, step_model_rate
 from fairstep.door import Coefficients
 from fairstep.errors import ConfigError
-from fairstep.fairness.fcfs import Fcfs
+from fairstep.fairness.policies import make_room
 from fairstep.simulation.simulator import SETTINGS, Setup, simulate
 from fairstep.simulation.step_cost import SMALL_GPU, StepCost
 from fairstep.simulation.trace import Arrival, Trace
@@ -80,7 +80,7 @@ def test_a_step_that_always_takes_the_same_is_the_fixed_time_case() -> None:
 @pytest.mark.parametrize(("prompt", "outputs"), [(128, 64), (32, 128), (512, 32), (256, 256)])
 def test_the_simulator_does_about_as_much(prompt: int, outputs: int) -> None:
     arrivals = [Arrival(at=0.0, prompt_tokens=prompt, outputs=outputs) for _ in range(160)]
-    log = simulate(Trace.of("all at once", arrivals), Fcfs(), Setup(cost=StepCost(SMALL_GPU)))
+    log = simulate(Trace.of("all at once", arrivals), make_room("fcfs"), Setup(cost=StepCost(SMALL_GPU)))
     ends = sorted(story.ended_at or 0.0 for story in log.stories)
     measured = 96 / (ends[127] - ends[31])  # neither the beginning nor the end, where seats are empty
     expected = step_model_rate(SMALL_GPU, SETTINGS, prompt_tokens=prompt, outputs=outputs)

@@ -7,10 +7,11 @@ import pytest
 
 from fairstep.door import Coefficients, Gauges, Headroom, Orders, Report, Result, TokenLogprobs
 from fairstep.errors import ContextTooLong, InvalidRequest
-from fairstep.fairness.fcfs import Fcfs
+from fairstep.fairness.policies import make_room
 from fairstep.front import Front
 from fairstep.metrics import Metrics
 from fairstep.request import Delta, Request, SamplingParams
+from fairstep.tenants import Tenants, TenantTerms
 from fakes_text import EOS, TURN, FakeTokenizer
 from fakes_worker import ready, said_of, settings
 
@@ -18,7 +19,7 @@ SEATS, PAGES = 4, 64
 
 
 def front(**changes: int) -> Front:
-    return Front(ready(settings(**changes)), FakeTokenizer(), Fcfs(), Metrics(), draw_seed=lambda: 7)
+    return Front(ready(settings(**changes)), FakeTokenizer(), make_room("fcfs"), Metrics(), draw_seed=lambda: 7)
 
 
 def ask(name: str, prompt: str = "hello", arrival: float = 0.0, priority: int = 0, **params: Any) -> Request:
@@ -461,3 +462,77 @@ def test_times_are_measured_from_arrival_and_between_reports() -> None:
 def _sum(text: str, name: str) -> float:
     (line,) = [line for line in text.splitlines() if line.startswith(f"fairstep:{name}_sum")]
     return float(line.split()[-1])
+
+
+def late(name: str, **deadlines: float) -> Request:
+    return replace(ask(name), **deadlines)  # type: ignore[arg-type]
+
+
+def test_a_waiting_request_past_its_deadline_ends_and_is_never_sent() -> None:
+    f = front()
+    f.submit(late("r", deadline=5.0), ask("other"), now=0.0)
+    assert f.next_expiry == 5.0 and f.expire(4.9) == []
+    (last,) = f.expire(5.0)
+    assert (last.finish_reason, last.code) == ("error", "deadline_exceeded") and "deadline" in (last.error or "")
+    assert [admit.seq for admit in send(f, 5.0).admit] == [2] and f.next_expiry is None
+
+
+def test_a_running_request_past_its_deadline_is_cancelled_in_the_worker() -> None:
+    f = front()
+    f.submit(late("r", deadline=5.0), now=0.0)
+    send(f)
+    take(f, said("a"))
+    (last,) = f.expire(6.0)
+    assert last.code == "deadline_exceeded" and last.usage is not None and last.usage.completion_tokens == 1
+    assert send(f, 6.0).cancel == ((1, 1),)
+    assert take(f, said("b")) == [], "a late result revives nothing"
+
+
+def test_a_first_token_in_time_ends_the_wait_for_it_alone() -> None:
+    f = front()
+    f.submit(late("r", ttft_deadline=2.0, deadline=9.0), late("silent", ttft_deadline=3.0), now=0.0)
+    send(f)
+    take(f, said("a"), now=1.0)
+    assert f.next_expiry == 3.0
+    assert [delta.request_id for delta in f.expire(3.0)] == ["silent"] and f.next_expiry == 9.0
+
+
+def test_a_tenants_queue_is_in_order_of_the_sooner_deadline() -> None:
+    f = Front(ready(settings(seats=1)), FakeTokenizer(), make_room("drr"), Metrics(), draw_seed=lambda: 7, shared=True)
+    f.submit(late("never"), late("whole", deadline=8.0), late("first", deadline=90.0, ttft_deadline=7.0), now=0.0)
+    assert [admit.seq for admit in send(f).admit] == [3, 2, 1], "one fits, and two are sent ahead of need"
+
+
+def shared_front(**tenants: Any) -> Front:
+    book = Tenants(tenants=[TenantTerms(name, **terms) for name, terms in tenants.items()])
+    room = make_room("drr")
+    return Front(ready(settings()), FakeTokenizer(), room, Metrics(), draw_seed=lambda: 7, tenants=book, shared=True)
+
+
+def flood(f: Front, count: int) -> None:
+    for number in range(count):
+        f.submit(replace(ask(f"a{number}"), tenant="a"), now=0.0)
+
+
+def test_those_sent_ahead_are_called_back_when_another_tenant_comes_and_one_that_runs_yields() -> None:
+    f = shared_front()
+    flood(f, 8)
+    assert len(send(f).admit) == SEATS + 2
+    full = Headroom(-2, 0, queued=2)
+    f.receive(report(1, *(said("x", seq) for seq in range(1, 5)), room=full), 0.0)
+    f.submit(replace(ask("b"), tenant="b"), now=0.0)
+    orders = send(f)
+    assert [seq for seq, _ in orders.give_back] == [5, 6, 4] and not orders.admit
+    assert f.orders(0.0) is None, "at most one a step"
+    back = [said("", seq, outcome="yielded") for seq in (5, 6, 4)]
+    f.receive(report(2, *back, room=Headroom(1, 40)), 0.0)
+    assert [(admit.seq, admit.tenant) for admit in send(f).admit] == [(9, "b")]
+
+
+def test_only_so_many_of_a_tenant_run_as_it_may_and_others_go_past_it() -> None:
+    f = shared_front(a={"max_running": 1})
+    flood(f, 3)
+    f.submit(replace(ask("b"), tenant="b"), now=0.0)
+    assert sorted(admit.seq for admit in send(f).admit) == [1, 4]
+    take(f, said("x", outcome="stop", stop_id=1))
+    assert [admit.seq for admit in send(f).admit] == [2]

@@ -8,10 +8,21 @@ from dataclasses import replace
 import pytest
 
 from fairstep import Completion, Delta, Engine, SamplingParams
+from fairstep.config import EngineConfig
+from fairstep.request import Place
 from fairstep.stepping.settings import StepSettings
+from fairstep.tenants import Tenants, TenantTerms
 from fakes_text import TURN, FakeTokenizer
 from fakes_worker import FakeRunner, fake_build, letter, said_of
 
+TENANTS = Tenants(
+    tenants=(
+        TenantTerms("a"),
+        TenantTerms("b", weight=3, max_running=1),
+        TenantTerms("c", prefix_group="shared"),
+        TenantTerms("low", tier=1),
+    )
+)
 STOPS = ((), (), ("cde",), ("<turn>",), ("h", "bcd"))
 
 
@@ -44,14 +55,34 @@ def any_params(pick: random.Random) -> SamplingParams:
     )
 
 
+class HandClock:
+    """Time that a history moves on."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+
 class History:
     """An Engine on a fake runner, and what it has told of each request."""
 
     def __init__(self, pick: random.Random) -> None:
         self.pick = pick
         self.own = any_settings(pick)
+        self.clock = HandClock()
         self.engine = Engine(
-            "fake", tokenizer=FakeTokenizer(), build_worker=fake_build(FakeRunner(self.draw), self.own)
+            "fake",
+            EngineConfig(
+                fairness=pick.choice(("drr", "drr", "drr", "vtc-ema", "fcfs")),
+                cost_model=pick.choice(("tokens", "requests", "adaptive")),
+                quantum=pick.choice((None, 1, 10)),
+            ),
+            tokenizer=FakeTokenizer(),
+            tenants=TENANTS,
+            clock=self.clock,
+            build_worker=fake_build(FakeRunner(self.draw), self.own),
         )
         self.asked: dict[str, tuple[tuple[int, ...], SamplingParams]] = {}
         self.told: dict[str, list[Delta]] = {}
@@ -68,6 +99,8 @@ class History:
             if self.engine.has_requests:
                 self.step()
         assert not self.engine.has_requests, "somebody waits for ever"
+        standings = self.engine._front._seats.room.standings()
+        assert not any(each.waiting or each.running or each.queued for each in standings)
         live = self.engine._front.live()
         assert (live.running, live.waiting) == (0, 0)
         for request_id, deltas in self.told.items():
@@ -78,7 +111,11 @@ class History:
         params = any_params(self.pick)
         params = params if params.max_tokens is None or params.max_tokens < 3 else self._fitting(params, prompt)
         n = self.pick.choice((1, 1, 2, 4))
-        for place, request_id in enumerate(self.engine.submit_group(prompt, params, n)):
+        stand = Place(tenant=self.pick.choice(("a", "a", "a", "b", "c", "low")), priority=self.pick.choice((0, 0, 1)))
+        if self.pick.random() < 0.1:
+            name = self.pick.choice(("deadline", "ttft_deadline"))
+            stand[name] = self.clock.now() + self.pick.randint(0, 20)  # type: ignore[literal-required]
+        for place, request_id in enumerate(self.engine.submit_group(prompt, params, n, **stand)):
             self.asked[request_id] = prompt, params
             self.told[request_id] = []
             if place:
@@ -90,7 +127,10 @@ class History:
         return replace(params, max_tokens=most, min_tokens=min(params.min_tokens, most))
 
     def step(self) -> None:
+        self.clock.time += 1
         for delta in self.engine.step():
+            if delta.code == "deadline_exceeded":
+                self.cancelled.add(delta.request_id)
             assert not any(told.finish_reason for told in self.told[delta.request_id]), "told after its end"
             asked = self.asked[delta.request_id][1].logprobs is not None
             assert len(delta.logprobs) == (len(delta.token_ids) if asked else 0), (

@@ -177,7 +177,7 @@ def test_cached_pages_that_a_newcomer_shares_are_not_counted_as_room_for_it() ->
     assert [seq for seq, _ in lengths(bench.run())] == [3]
 
 
-def test_when_pages_run_out_the_last_by_rank_is_preempted_and_nobody_is_seated() -> None:
+def test_when_pages_run_out_the_last_of_the_lowest_tier_is_preempted_and_nobody_is_seated() -> None:
     bench = Bench(pages=6)
     for seq, more in ((1, {}), (2, {"tier": 1}), (3, {"priority": 1})):
         bench.add(seq, 7, **more)
@@ -435,3 +435,35 @@ def test_slices_carry_the_length_they_are_turned_for() -> None:
     bench.add(2, 3)
     assert [piece.stretch for piece in bench.run().slices] == [6, 3]
     assert [piece.stretch for piece in bench.run().slices] == [6, 3], "the prompt's, also later"
+
+
+def test_the_victim_is_the_youngest_of_the_tenant_that_holds_most_for_its_weight() -> None:
+    bench = Bench(pages=8)
+    for seq, tenant, weight in ((1, "a", 1), (2, "b", 4), (3, "b", 4), (4, "a", 1)):
+        bench.add(seq, 7, tenant=tenant, weight=weight)
+    bench.run(steps=2)
+    assert [sequence.seq for sequence in bench.run().preempted][:1] == [4]
+    bench = Bench(pages=8)
+    for seq, tenant in ((1, "a"), (2, "b"), (3, "b"), (4, "c")):
+        bench.add(seq, 7, tenant=tenant)
+    bench.run(steps=2)
+    assert [sequence.seq for sequence in bench.run().preempted][:1] == [3], "not the youngest of all"
+
+
+def test_prompt_tokens_are_parted_by_weight_between_tenants_and_newcomers_count() -> None:
+    bench = Bench(step_tokens=12, chunk=12, pages=64, context=400)
+    bench.add(1, 60, tenant="a")
+    assert lengths(bench.run()) == [(1, 12)]
+    bench.add(2, 60, tenant="b", weight=2)
+    assert lengths(bench.run()) == [(1, 4), (2, 8)]
+    assert sorted(lengths(bench.run())) == [(1, 4), (2, 8)]
+    bench.add(3, 6, tenant="c", tier=-1)
+    assert sorted(lengths(bench.run())) == [(1, 2), (2, 4), (3, 6)], "a tier before theirs takes what it wants"
+
+
+def test_a_newcomer_is_seated_past_those_whose_tenants_part_is_used_up() -> None:
+    bench = Bench(step_tokens=8, chunk=8, pages=64)
+    for seq, tenant in ((1, "a"), (2, "a"), (3, "a"), (4, "b")):
+        bench.add(seq, 4, tenant=tenant)
+    assert sorted(lengths(bench.run())) == [(1, 4), (4, 4)]
+    assert sorted(lengths(bench.run())) == [(1, 1), (2, 4), (3, 2), (4, 1)]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairstep.door import Coefficients
-from fairstep.fairness.fcfs import Fcfs
+from fairstep.fairness.policies import make_room
 from fairstep.simulation.logbook import Logbook
 from fairstep.simulation.simulator import SETTINGS, Setup, Simulator, simulate
 from fairstep.simulation.step_cost import StepCost
@@ -19,7 +19,7 @@ SECOND = Setup(cost=StepCost(Coefficients(base=1.0, prompt=0.0, sequence=0.0, co
 
 
 def run(*arrivals: Arrival, setup: Setup = SECOND, until: float | None = None) -> Logbook:
-    simulator = Simulator(Trace.of("test", arrivals, until), Fcfs(), setup)
+    simulator = Simulator(Trace.of("test", arrivals, until), make_room("fcfs"), setup)
     log = simulator.run()
     simulator.check()
     return log
@@ -105,7 +105,7 @@ def test_recomputed_tokens_serve_nobody() -> None:
 def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
     def summary(seed: int) -> object:
         setup = Setup(cost=StepCost(noise=0.2), seed=seed)
-        return summarize(simulate(suite_trace("noisy_neighbour", 0), Fcfs(), setup))
+        return summarize(simulate(suite_trace("noisy_neighbour", 0), make_room("fcfs"), setup))
 
     assert summary(1) == summary(1)
     assert summary(1) != summary(2)

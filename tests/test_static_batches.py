@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairstep.door import Orders, Report
-from fairstep.fairness.fcfs import Fcfs
+from fairstep.fairness.policies import make_room
 from fairstep.request import Delta
 from fairstep.simulation.simulator import SETTINGS, Setup, Simulator
 from fairstep.simulation.trace import Arrival, Trace
@@ -61,7 +61,7 @@ requests = st.lists(
 @given(requests)
 def test_nobody_joins_a_batch_under_way_and_all_end(rows: list[tuple[float, int, int, float | None]]) -> None:
     arrivals = [Arrival(at=at, prompt_tokens=p, outputs=n, cancel=cancel) for at, p, n, cancel in rows]
-    simulator = Simulator(Trace.of("static", arrivals), Fcfs(), Setup(settings=SMALL))
+    simulator = Simulator(Trace.of("static", arrivals), make_room("fcfs"), Setup(settings=SMALL))
     running = [0]
     receive = simulator.front.receive
 

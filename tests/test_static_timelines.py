@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fairstep.door import Coefficients
-from fairstep.fairness.fcfs import Fcfs
+from fairstep.fairness.policies import make_room
 from fairstep.simulation.simulator import SETTINGS, Setup, Simulator
 from fairstep.simulation.step_cost import StepCost
 from fairstep.simulation.trace import Arrival, Trace
@@ -28,7 +28,7 @@ def run(*coming: Coming, batch_ms: float = 100, **how: object) -> tuple[dict[str
     ]
     cost = StepCost(Coefficients(batch_ms, 0.0, 0.0, 0.0))
     setup = Setup(settings=replace(SETTINGS, static=True), cost=cost, gate=GATE, **how)  # type: ignore[arg-type]
-    simulator = Simulator(Trace.of("timeline", arrivals), Fcfs(), setup)
+    simulator = Simulator(Trace.of("timeline", arrivals), make_room("fcfs"), setup)
     log = simulator.run()
     simulator.check()
     return {s.arrival.tenant: (s.sent_at, s.ended_at, s.end) for s in log.stories}, simulator
@@ -102,5 +102,5 @@ def test_a_cancel_while_it_waits_takes_it_out_of_the_batch() -> None:
         Arrival(at=7, tenant="B", prompt_tokens=8, outputs=1),
     ]
     setup = Setup(settings=replace(SETTINGS, static=True), cost=StepCost(Coefficients(100, 0, 0, 0)), gate=GATE)
-    log = Simulator(Trace.of("cancel", arrivals), Fcfs(), setup).run()
+    log = Simulator(Trace.of("cancel", arrivals), make_room("fcfs"), setup).run()
     assert [(s.sent_at, s.ended_at, s.end) for s in log.stories] == [(None, 5, "cancelled"), (17, 117, "stop")]

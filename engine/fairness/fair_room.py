@@ -15,7 +15,7 @@ from .waiting_room import Ticket
 
 
 class FairRoom:
-    """A WaitingRoom that keeps a ledger. A sequence is charged to its tenant in the tier that it came in with.
+    """A waiting room that keeps a ledger. A sequence is charged to its tenant in the tier that it came in with.
 
     A sequence is added, taken, and ended; between, spent() says what it really takes, and add() lets it wait again. Who
     waits again has paid, and goes before new sequences of its tenant's. quantum: units, about one request's cost.

@@ -1,10 +1,6 @@
-"""The waiting room's interface: who is next. It knows no pages and no tokens; whether it fits is not its question.
-
-Every policy (fcfs here; drr, vtc beside it) answers the same four calls.
-"""
+"""Who waits, and for what: what a waiting room knows of a sequence. No pages, and no tokens but how many."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,24 +21,3 @@ class Ticket:
     prompt_tokens: int = 0
     max_tokens: int = 0
     again: bool = False
-
-
-class WaitingRoom(Protocol):
-    """Holds tickets; names the next."""
-
-    def __len__(self) -> int: ...
-
-    def add(self, ticket: Ticket) -> None:
-        """Let a sequence wait. It must not wait already."""
-
-    def head(self) -> Ticket | None:
-        """The next one, without taking it."""
-
-    def take(self) -> Ticket:
-        """Take the head out. There must be one."""
-
-    def remove(self, seq: int) -> bool:
-        """Take a sequence out wherever it stands; False if it does not wait here."""
-
-    def check(self) -> None:
-        """Assert the room's own invariants."""

@@ -112,6 +112,7 @@ def setup_of(job: Job, trace: Trace) -> Setup:
         believed=believed_of(job.believed),
         gate=gate,
         refuses=gate is not None,
+        shared=job.policy == "drr",
         seed=job.seed,
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from ..errors import FairstepError
+from ..errors import DeadlineExceeded, FairstepError
 from ..front import Front
 from ..request import Delta, Request, SamplingParams
 from .agenda import Agenda, Kind
@@ -51,7 +51,10 @@ class Clients:
     def hear(self, deltas: Iterable[Delta], now: float) -> None:
         """Take what the front tells."""
         for delta in deltas:
-            self._log.told(self._log.stories[int(delta.request_id)], delta, now)
+            story = self._log.stories[int(delta.request_id)]
+            self._log.told(story, delta, now)
+            if delta.code == DeadlineExceeded.code:
+                story.end = "expired"
 
     def _ask(self, arrival: Arrival, now: float) -> None:
         story = self._log.stories[arrival.number]
@@ -79,6 +82,7 @@ class Clients:
             tenant=arrival.tenant,
             priority=arrival.priority,
             deadline=None if arrival.deadline is None else arrival.at + arrival.deadline,
+            ttft_deadline=None if arrival.ttft_deadline is None else arrival.at + arrival.ttft_deadline,
             arrival=arrival.at,
         )
 
@@ -97,11 +101,8 @@ class Clients:
 
     def _expire(self, arrival: Arrival, now: float) -> None:
         """One of the instants after which a request may be too late: end it if it is."""
-        story = self._log.stories[arrival.number]
-        waits_in_vain = arrival.number in self._log.waiting and self._cannot_start(arrival, now)
-        late = arrival.deadline is not None and now >= arrival.at + arrival.deadline
-        silent = arrival.ttft_deadline is not None and now >= arrival.at + arrival.ttft_deadline
-        if waits_in_vain or late or (silent and story.first_at is None):
+        self.hear(self._front.expire(now), now)
+        if arrival.number in self._log.waiting and self._cannot_start(arrival, now):
             self._leave(arrival, "expired", now)
 
     def _cannot_start(self, arrival: Arrival, now: float) -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 from math import inf
 from random import Random
 
-from ..fairness.waiting_room import WaitingRoom
+from ..fairness.fair_room import FairRoom
 from ..front import Front
 from ..metrics import Metrics
 from ..stepping.batch_gate import BatchGate
@@ -38,7 +38,7 @@ class Setup:
     cost: what a step takes. believed: what the scheduler takes it for, as a multiple of the truth; None: it learns, as
     a real worker does. gate: batches leave by it (with settings.static); refuses: with a gate, what can't meet its
     deadline is refused on arrival. slow_door: Orders made during a step reach the worker only after its Report. seed:
-    for the noise of steps; traces have their own.
+    for the noise of steps; traces have their own. shared: tenants keep to their shares while they run.
     """
 
     settings: StepSettings = SETTINGS
@@ -47,10 +47,11 @@ class Setup:
     gate: BatchGate | None = None
     refuses: bool = False
     slow_door: bool = False
+    shared: bool = False
     seed: int = 0
 
 
-def simulate(trace: Trace, room: WaitingRoom, setup: Setup | None = None) -> Logbook:
+def simulate(trace: Trace, room: FairRoom, setup: Setup | None = None) -> Logbook:
     """Run a trace to its end; what happened."""
     return Simulator(trace, room, setup or Setup()).run()
 
@@ -58,7 +59,7 @@ def simulate(trace: Trace, room: WaitingRoom, setup: Setup | None = None) -> Log
 class Simulator:
     """One run. The front and the worker are the real ones."""
 
-    def __init__(self, trace: Trace, room: WaitingRoom, setup: Setup) -> None:
+    def __init__(self, trace: Trace, room: FairRoom, setup: Setup) -> None:
         self.clock = VirtualClock()
         self.log = Logbook(trace)
         self.metrics = Metrics(model_name="simulated")
@@ -68,7 +69,15 @@ class Simulator:
         model = StepModel() if setup.believed is None else FixedModel(setup.cost.coefficients, setup.believed)
         self.worker = Worker(StepLoop(setup.settings, model), self._runner, self.clock)
         draw_seed = partial(Random(setup.seed).getrandbits, 64)
-        self.front = Front(ready(setup.settings), DotSpeech(), room, self.metrics, draw_seed)
+        self.front = Front(
+            ready(setup.settings),
+            DotSpeech(),
+            room,
+            self.metrics,
+            draw_seed,
+            tenants=trace.book,
+            shared=setup.shared,
+        )
         self._batching = Batching(setup.gate) if setup.gate else None
         self._clients = Clients(self.front, self.log, self._lengthen, self._batching, refuses=setup.refuses)
         self._unanswered = False  # Orders that no Report has followed yet

@@ -5,7 +5,7 @@ The plan-then-commit of vLLM V1's unified scheduler, with the prompt part of a s
 """
 
 from bisect import bisect_left, insort
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -13,6 +13,7 @@ from .cost import TOLD_COST, Features, StepModel
 from .pages import PagePool
 from .plan import Slice
 from .prefix import PrefixCache
+from .prompt_shares import Key, Want, part_tokens
 from .rope_lengths import RopeLengths
 from .sequence import Sequence
 from .settings import StepSettings
@@ -30,6 +31,7 @@ CONTROL_EVERY = 16
 
 _age = attrgetter("age")
 _rank = attrgetter("rank")
+_tier = attrgetter("tier")
 
 
 class StepBudget:
@@ -66,6 +68,12 @@ class StepBudget:
             return most
         allowance = self._model.allowance(self.target, self.features, start, tells=tells)
         return min(most, max(allowance, self._floor, least))
+
+    def left(self, start: int) -> int:
+        """Prompt tokens that are left for all, the first of them from `start`."""
+        if not self.target:
+            return self._tokens
+        return min(self._tokens, max(self._model.allowance(self.target, self.features, start), self._floor))
 
     def spend(self, start: int, length: int, *, tells: bool = False) -> None:
         """Take a prompt slice out of the budget."""
@@ -136,9 +144,11 @@ class Scheduler:
         context = sum(sequence.computed for sequence in decodes) + len(decodes)
         budget = StepBudget(self._settings, self._model, Features(0, len(decodes), context))
         if not self._is_control(budget):
-            self._continue_prompts(draft, budget)
+            prompts = sorted((sequence for sequence in self.running if not sequence.decodes), key=_rank)
+            parts = self._prompt_parts(draft, budget, prompts)
+            self._continue_prompts(draft, budget, prompts, parts)
             if not draft.preempted and not self._settings.static:
-                self._seat_newcomers(draft, budget)
+                self._seat_newcomers(draft, budget, parts)
         self._mixed = self._mixed + 1 if budget.target and budget.features.prompt else 0
         draft.features = budget.features
         draft.modelled = self._model.cost(budget.features) if draft.slices else 0.0
@@ -152,45 +162,96 @@ class Scheduler:
     def _grow_decodes(self, draft: Draft) -> None:
         """Give each decode the page its token needs, preempting where none is left.
 
-        Victims: lowest tier first, then the least urgent, then the youngest, whoever is in need; never the oldest
-        running one, so that one always gets on. No slice is made yet, so none is taken back.
+        No slice is made yet, so none is taken back.
         """
-        victims: list[Sequence] | None = None
         for sequence in list(self.running):
             if not sequence.decodes or sequence.computed < len(sequence.pages) * self._pool.page_size:
                 continue
             while sequence.state == "running" and not self._pool.can_allocate(1):
-                if victims is None:
-                    victims = sorted(self.running[1:], key=_rank)
-                assert victims, "the pool cannot hold one sequence"
-                victim = victims.pop()
+                victim = self._victim()
                 self.remove(victim)
                 draft.preempted.append(victim)
             if sequence.state == "running":
                 self._pool.allocate(sequence.pages, 1)
 
-    def _continue_prompts(self, draft: Draft, budget: StepBudget) -> None:
+    def _victim(self) -> Sequence:
+        """Who loses seat and pages, whoever is in need: the last by rank of the tenant that holds most for its weight.
+
+        Of the lowest tier, and never the oldest running one, so that one always gets on.
+        """
+        others = self.running[1:]
+        assert others, "the pool cannot hold one sequence"
+        lowest = max(sequence.tier for sequence in others)
+        pages: Counter[str] = Counter()
+        for sequence in self.running:
+            if sequence.tier == lowest:
+                pages[sequence.tenant] += len(sequence.pages)
+        return max(
+            (sequence for sequence in others if sequence.tier == lowest),
+            key=lambda sequence: (pages[sequence.tenant] / sequence.weight, sequence.rank),
+        )
+
+    def _prompt_parts(self, draft: Draft, budget: StepBudget, prompts: list[Sequence]) -> dict[Key, int]:
+        """The most prompt tokens for each tenant in this step; nothing where there is nobody to share with.
+
+        Fixed chunks are never cut. Newcomers count as far as they could be seated.
+        """
+        sharing = [*prompts, *(self._comers() if not draft.preempted and not self._settings.static else ())]
+        if self._settings.deterministic or len({(s.tier, s.tenant) for s in sharing}) < 2:
+            return {}
+        chunk = self._settings.chunk
+        wants = (Want(s.tier, s.tenant, s.weight, min(s.pending, chunk)) for s in sharing)
+        return part_tokens(budget.left(sharing[0].computed), wants)
+
+    def _comers(self) -> list[Sequence]:
+        """Those in front of `waiting` that seats and pages hold, prefix hits not counted."""
+        comers: list[Sequence] = []
+        pages = 0
+        for sequence in self.waiting:
+            pages += self.need(sequence)
+            if len(self.running) + len(comers) == self._settings.seats or not self._pool.can_allocate(pages):
+                break
+            comers.append(sequence)
+        return comers
+
+    def _continue_prompts(
+        self, draft: Draft, budget: StepBudget, prompts: list[Sequence], parts: dict[Key, int]
+    ) -> None:
         """Prompts begun in earlier steps, by tier, priority and arrival. They have all their pages."""
-        for sequence in sorted((s for s in self.running if not s.decodes), key=_rank):
+        for sequence in prompts:
             least = -(-sequence.known // PATIENCE) if sequence.turns >= PATIENCE else 0
             tells = sequence.tells_prompt
-            length = budget.grant(sequence.computed, sequence.pending, least, tells=tells)
+            key = sequence.tier, sequence.tenant
+            most = min(sequence.pending, parts.get(key, sequence.pending))
+            length = budget.grant(sequence.computed, most, least, tells=tells) if most else 0
             if length > 0:
+                if parts:
+                    parts[key] -= length
                 sequence.turns += budget.target > 0.0
                 budget.spend(sequence.computed, length, tells=tells)
                 self._add_slice(draft, sequence, length)
 
-    def _seat_newcomers(self, draft: Draft, budget: StepBudget) -> None:
-        """First in, first seated: with pages for all its known tokens and one more, and with a slice in this step."""
-        while self.waiting and len(self.running) < self._settings.seats:
-            sequence = self.waiting[0]
+    def _seat_newcomers(self, draft: Draft, budget: StepBudget, parts: dict[Key, int]) -> None:
+        """First in, first seated: with pages for all its known tokens and one more, and with a slice in this step.
+
+        Where tenants share, higher tiers come first, and whose tenant's part is used up is passed over.
+        """
+        for sequence in sorted(self.waiting, key=_tier) if parts else list(self.waiting):
+            if len(self.running) == self._settings.seats:
+                break
+            key = sequence.tier, sequence.tenant
+            if parts and not parts.get(key):
+                continue
             hits = self._cache.match(sequence)
             start = len(hits) * self._pool.page_size
-            length = budget.grant(start, len(sequence.tokens) - start, tells=sequence.tells_prompt)
+            pending = len(sequence.tokens) - start
+            length = budget.grant(start, min(pending, parts.get(key, pending)), tells=sequence.tells_prompt)
             fresh = self.need(sequence) - len(hits)
             if length <= 0 or not self._pool.can_allocate(fresh, sharing=hits):
                 break
             self._seat(sequence, hits, fresh)
+            if parts:
+                parts[key] -= length
             budget.spend(start, length, tells=sequence.tells_prompt)
             self._add_slice(draft, sequence, length)
 
@@ -204,7 +265,7 @@ class Scheduler:
             self._seat(self.waiting[0], hits, fresh)
 
     def _seat(self, sequence: Sequence, hits: list[int], fresh: int) -> None:
-        assert self.waiting.popleft() is sequence
+        self.waiting.remove(sequence)
         self._cache.use(sequence, hits)
         self._pool.allocate(sequence.pages, fresh)
         sequence.state = "running"

@@ -38,8 +38,11 @@ class Sequence:
         "sampling",
         "seq",
         "state",
+        "tenant",
+        "tier",
         "tokens",
         "turns",
+        "weight",
     )
 
     def __init__(self, admit: Admit) -> None:
@@ -49,6 +52,9 @@ class Sequence:
         self.prompt_len: int = admit.prompt_len
         self.known: int = len(admit.tokens)
         self.sampling: Sampling = admit.sampling
+        self.tenant: str = admit.tenant
+        self.tier: int = admit.tier
+        self.weight: int = admit.weight
         self.salt: str = admit.salt
         self.group: int = admit.group
         self.age = (admit.order, admit.seq)  # the smallest is the oldest

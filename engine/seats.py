@@ -1,0 +1,116 @@
+"""One worker's seats as the front gives them out: the waiting room's seating, and what the worker has room for.
+
+Pure. Without shares a few sequences are sent ahead of need, so that a seat never idles for a round trip. With shares
+that is so only as long as there is one tenant: with a second one, those that wait in the worker are called back.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from .door import Ready, Report
+from .fairness.fair_room import FairRoom
+from .fairness.seating import Seating
+from .fairness.shares import Room, Shares
+from .fairness.tier_room import May
+from .fairness.waiting_room import Ticket
+from .headroom import RoomLeft
+
+ANYTHING = Room(2**62, 2**62)
+
+
+class Seats:
+    """Owner of who waits and who was sent.
+
+    pages: what a sequence needs to begin. may: what bars a tenant's next one for now, its share apart. shared: tenants
+    keep to shares, and yield for each other.
+    """
+
+    def __init__(self, room: FairRoom, info: Ready, pages: Callable[[int], int], may: May, *, shared: bool) -> None:
+        shares = Shares(Room(info.seats, info.pages), room.part) if shared else None
+        self.room = room
+        self._pages = pages
+        self._seating = Seating(room, self._need, shares=shares, may=may)
+        self._left = RoomLeft(info.seats, info.pages)
+        self._ahead: set[int] = set()  # sent without room, and not seen to run yet
+        self._seqs: dict[int, tuple[int, str]] = {}  # all that wait or run, with tier and tenant
+        self._present: Counter[tuple[int, str]] = Counter()
+        self._may_yield = True  # once a step
+
+    def add(self, ticket: Ticket) -> None:
+        """Let a sequence wait for the first time."""
+        key = self._seqs[ticket.seq] = ticket.tier, ticket.tenant
+        self._present[key] += 1
+        self.room.add(ticket)
+
+    def next(self) -> Ticket | None:
+        """Who is sent now, if anybody."""
+        ticket = self._seating.next(self._left.free)
+        if ticket is None and self._left.can_wait and not self._is_shared:
+            ticket = self._seating.next(ANYTHING)
+        return ticket
+
+    def take(self, ticket: Ticket, orders: int) -> None:
+        """Send whom next() gave, with Orders of this number."""
+        pages = self._pages(ticket.seq)
+        if not self._left.free.covers(Room(1, pages)):
+            self._ahead.add(ticket.seq)
+        self._left.send(orders, pages)
+        self._seating.take(ticket)
+
+    def give_back(self) -> list[int]:
+        """Sequences that the worker should give back: those ahead of need, and at most one a step that runs."""
+        shares = self._seating.shares
+        if shares is None or not self._is_shared:
+            return []
+        called = sorted(self._ahead)
+        self._ahead.clear()
+        for seq in called:
+            if (holding := shares.holding(seq)) and not holding.leaving:
+                shares.hold(replace(holding, leaving=True))
+        victim = self._seating.choose_yield(self._left.free) if self._may_yield else None
+        self._may_yield = self._may_yield and victim is None
+        return called if victim is None else [*called, victim]
+
+    def report(self, report: Report) -> None:
+        """Take what a Report says of the worker's room."""
+        self._left.report(report.orders, report.headroom)
+        self._may_yield = self._may_yield or report.step is not None
+
+    def grow(self, seq: int) -> None:
+        """A sequence was seen to run; it holds the pages that it would need to begin now."""
+        self._ahead.discard(seq)
+        self._seating.grow(seq, self._pages(seq))
+
+    def back(self, ticket: Ticket) -> None:
+        """A sequence that was sent waits again."""
+        self._ahead.discard(ticket.seq)
+        self._seating.back(ticket)
+
+    def end(self, seq: int, *, natural: bool) -> None:
+        """A sequence is over, wherever it is; one that never came here changes nothing."""
+        key = self._seqs.pop(seq, None)
+        if key is None:
+            return
+        self._present[key] -= 1
+        if not self._present[key]:
+            del self._present[key]
+        self._ahead.discard(seq)
+        self._seating.end(seq, natural=natural)
+
+    def check(self, sent: set[int]) -> None:
+        """Assert that books agree; sent: who the front says is in the worker."""
+        self._seating.check()
+        assert self._ahead <= sent, "somebody is ahead of need and was not sent"
+        assert len(self._seqs) == len(self.room) + len(sent), "somebody neither waits nor runs"
+        assert Counter(self._seqs.values()) == self._present, "tenants are miscounted"
+        if self._seating.shares:
+            assert {holding.seq for holding in self._seating.shares.holdings()} == sent, "a share is held for nobody"
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether shares count: there are several tenants."""
+        return self._seating.shares is not None and len(self._present) > 1
+
+    def _need(self, ticket: Ticket) -> Room:
+        return Room(1, self._pages(ticket.seq))
