@@ -9,9 +9,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 from .errors import ConfigError
+from .fairness.policies import POLICIES
+from .fairness.pricing import CostKind
 from .machine import Machine as Machine
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+COST_KINDS: tuple[CostKind, ...] = ("tokens", "requests", "adaptive")
 DECODERS = ("auto", "fairstep", "transformers")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 MIB = 1024**2
@@ -52,6 +55,19 @@ class EngineConfig:
         "Cut prompts at fixed chunks, so that a request's steps never depend on others.", False
     )
     prefix_cache: bool = option("Keep computed pages for prompts that begin the same.", True)
+    fairness: str = option(
+        "Who goes next: drr (tenants by turns, in tokens; shares while they run), vtc, vtc-ema or fcfs.",
+        "drr",
+        choices=POLICIES,
+    )
+    cost_model: str = option(
+        "What a request costs its tenant: tokens, requests, or adaptive (tokens by the time that they take).",
+        "tokens",
+        choices=COST_KINDS,
+    )
+    quantum: int | None = option(
+        "What a tenant of weight 1 gets a round under drr, in prompt tokens (default 1000; requests: 1)."
+    )
     workers: int = option("Worker processes (only 1 for now).", 1)
     threads: int | None = option("Compute threads of the worker (default: the cores found).")
 
@@ -59,8 +75,11 @@ class EngineConfig:
         _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("decoder", self.decoder, DECODERS)
         object.__setattr__(self, "kv_memory", parse_size("kv_memory", self.kv_memory))
-        for name in ("step_tokens", "max_seats", "kv_memory", "page_size", "max_model_len", "chunk", "threads"):
+        _check_choice("fairness", self.fairness, POLICIES)
+        _check_choice("cost_model", self.cost_model, COST_KINDS)
+        for name in ("step_tokens", "max_seats", "page_size", "max_model_len", "chunk", "threads", "quantum"):
             check_positive(name, getattr(self, name))
+        check_positive("kv_memory", self.kv_memory)
         for name in ("deterministic", "prefix_cache"):
             _check_bool(name, getattr(self, name))
         if self.workers != 1 or isinstance(self.workers, bool):
@@ -120,20 +139,33 @@ class ServeConfig(EngineConfig):
     served_model_name: str | None = option("Name clients ask for (default: MODEL as given).")
     metrics_prefix: str = option("First part of each metric's name.", "fairstep")
     max_body: int = option("Largest request body.", 8 * MIB, size=True)
+    tenants: str | None = option("TOML file that says who may use the server, and on what terms.", file=True)
+    max_queue: int = option("Most sequences that may wait.", 2000)
+    max_queue_tokens: int | None = option("Most prompt tokens that may wait (default: no limit).", unset="no limit")
+    max_queue_bytes: int | None = option(
+        "Most bytes of request bodies that may wait (default: no limit).", size=True, unset="no limit"
+    )
+    limits_store: str | None = option(
+        "SQLite file that keeps counts of a month over a restart (default: none does).", file=True
+    )
     in_process: bool = option("Run the step loop in a thread of this process: slower, one process.", False)
     log_level: str = option("Least severe messages shown: debug, info, warning or error.", "info", choices=LOG_LEVELS)
 
     def __post_init__(self) -> None:
         EngineConfig.__post_init__(self)  # a slotted dataclass has no zero-argument super()
         object.__setattr__(self, "max_body", parse_size("max_body", self.max_body) or 0)
-        check_positive("max_body", self.max_body)
+        object.__setattr__(self, "max_queue_bytes", parse_size("max_queue_bytes", self.max_queue_bytes))
+        for name in ("max_body", "max_queue_tokens", "max_queue_bytes"):
+            check_positive(name, getattr(self, name))
+        check_positive("max_queue", 0 if self.max_queue is None else self.max_queue)
         _check_choice("log_level", self.log_level, LOG_LEVELS)
         _check_bool("in_process", self.in_process)
         _check_text("host", self.host)
         if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port <= 65535:
             raise ConfigError(f"port must be an integer from 0 to 65535, not {self.port!r}")
-        if self.served_model_name is not None:
-            _check_text("served_model_name", self.served_model_name)
+        for name in ("served_model_name", "tenants", "limits_store"):
+            if getattr(self, name) is not None:
+                _check_text(name, getattr(self, name))
         _check_text("metrics_prefix", self.metrics_prefix)
         if not _METRIC_PREFIX.fullmatch(self.metrics_prefix):
             raise ConfigError(f"metrics_prefix must be letters, digits and _, not {self.metrics_prefix!r}")

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -16,9 +16,15 @@ T = TypeVar("T")
 
 
 class LiveServer:
-    """`with LiveServer(model) as server`: requests go to server.url; server.call runs something on its loop."""
+    """`with LiveServer(model) as server`: requests go to server.url; server.call runs something on its loop.
 
-    def __init__(self, model: str, config: EngineConfig | None = None, **how: Any) -> None:
+    app: what create_app() gets; the rest is AsyncEngine's.
+    """
+
+    def __init__(
+        self, model: str, config: EngineConfig | None = None, *, app: Mapping[str, Any] | None = None, **how: Any
+    ) -> None:
+        self._app = app or {}
         self.engine = AsyncEngine(model, config, **how)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
@@ -69,7 +75,7 @@ class LiveServer:
     async def _serve(self) -> None:
         async with self.engine:
             self._loop = asyncio.get_running_loop()
-            app = create_app(self.engine)
+            app = create_app(self.engine, **self._app)
             self._server = uvicorn.Server(
                 uvicorn.Config(app, http="h11", log_level="warning", access_log=False, timeout_graceful_shutdown=5)
             )

@@ -12,6 +12,7 @@ from fairstep.config import EngineConfig
 from fairstep.door import Ready
 from fairstep.errors import ContextTooLong, EngineClosed, EngineDead, InvalidRequest
 from fairstep.stepping.plan import StepPlan
+from fairstep.tenants import Tenants, TenantTerms
 from fairstep.worker import ProgressCall, Worker
 from fakes_text import BOS, FakeTokenizer
 from fakes_worker import FakeRunner, fake_build
@@ -226,5 +227,37 @@ def test_a_conversation_of_a_wrong_shape_is_told_by_the_template() -> None:
                 await own.encode_chat([{"role": "nobody", "content": 5}])
         with pytest.raises(EngineClosed):
             await own.encode("x" * 5000)
+
+    run(body())
+
+
+def test_a_deadline_ends_a_request_while_the_worker_is_busy() -> None:
+    async def body() -> None:
+        go_on = threading.Event()
+
+        def hold(plan: StepPlan) -> None:
+            go_on.wait(30)
+
+        async with engine(FakeRunner(before=hold)) as own:
+            try:
+                stuck = await own.generate("x", LONG, deadline=own.now() + 0.05)
+                silent = await own.generate("x", LONG, ttft_deadline=own.now())
+            finally:
+                go_on.set()
+            assert (stuck.finish_reason, stuck.code) == ("error", "deadline_exceeded")
+            assert silent.code == "deadline_exceeded" and silent.usage.completion_tokens == 0
+            in_time = await own.generate("x", SamplingParams(max_tokens=3), deadline=own.now() + 3600)
+            assert (in_time.text, in_time.code) == ("abc", None)
+
+    run(body())
+
+
+def test_a_new_book_of_tenants_counts_for_requests_to_come() -> None:
+    async def body() -> None:
+        async with engine(tenants=Tenants()) as own:
+            own.tenants = Tenants(tenants=[TenantTerms("t", tier=2)])
+            stream = own.submit((97,), LONG, tenant="t")
+            assert own._started()._entries[1].terms.tier == 2
+            stream.cancel()
 
     run(body())

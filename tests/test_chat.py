@@ -169,7 +169,7 @@ def test_fields_reach_the_engine() -> None:
         assert (params.max_tokens, params.min_tokens, params.ignore_eos) == (5, 2, True)
         assert (params.temperature, params.top_k, params.top_p, params.min_p, params.seed) == (0, 4, 0.5, 0.1, -3)
         assert (params.stop, params.stop_token_ids) == (("a", "b"), (9,))
-        assert how["priority"] == -1 and "tenant" not in how
+        assert how["priority"] == -1 and how["tenant"] == "anonymous"
 
     run(test)
 

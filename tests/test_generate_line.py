@@ -70,6 +70,7 @@ def test_an_id_is_carried_over_also_to_an_error(name: Any) -> None:
         ({"prompt": ["a", "b"]}, "prompt", "at most 1"),
         ({"prompt": "a", "n": 2}, "n", "at most 1"),
         ({"prompt": "a", "best_of": 2}, "best_of", "at most 1"),
+        ({"prompt": "a", "deadline_ms": 5}, "deadline_ms", "no deadline"),
         ({"prompt": "a", "temperature": -1}, "temperature", "must be in"),
         ({"prompt": "a", "max_tokens": CONTEXT}, "max_tokens", "exceed the context"),
         ({"prompt": "a" * CONTEXT}, "prompt", "the prompt has"),

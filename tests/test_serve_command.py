@@ -58,6 +58,9 @@ class FakeEngine:
             raise self.error
         self.failure = None
 
+    def now(self) -> float:
+        return 0.0
+
     async def stop(self) -> None:
         self.stopped = True
 

@@ -36,6 +36,8 @@ def test_the_table_shows_each_setting_with_its_value_and_origin(file: Path) -> N
     assert any(line.split() == ["max_seats", "7", "my.toml"] for line in lines)
     assert any(line.split() == ["kv_memory", "256MiB", "found"] for line in lines)
     assert any(line.split() == ["max_model_len", "the", "model's", "default"] for line in lines)
+    assert any(line.split() == ["tenants", "none", "default"] for line in lines)
+    assert any(line.split() == ["max_queue_tokens", "no", "limit", "default"] for line in lines)
 
 
 @pytest.mark.parametrize(("size", "text"), [(256 * MIB, "256MiB"), (3000, "3000"), (1024, "1KiB"), (2**31, "2GiB")])

@@ -157,3 +157,10 @@ def test_the_example_on_the_page_is_a_tenants_file(path: Path) -> None:
     assert {(limit.what, limit.amount) for limit in acme.limits if limit.per == "month"} == {("tokens", 500_000_000)}
     assert any(limit.model == "*70b*" for limit in beta.limits), "a heavy model has a limit of its own"
     assert len(book.keys) == 4
+
+
+def test_the_example_of_the_readme_is_a_tenants_file(path: Path) -> None:
+    page = PAGE.parent.parent / "README.md"
+    [example] = re.findall(r"```toml\n(\[\[tenants\]\].*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    book = read(path, example)
+    assert [each.name for each in book.tenants] == ["acme", "beta"] and len(book.keys) == 2

@@ -13,17 +13,24 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from .. import __version__
+from ..admission.admission import Admission
+from ..admission.bounded_queue import QueueBounds
+from ..admission.limit_store import MemoryLimits
 from ..clock import wall_time
 from ..errors import FairstepError, UnknownModel
 from .ask import Ask, chat_ask, completion_ask
 from .body import OFF_LOOP_BYTES, parse_object, read_body
 from .chat import ChatWriter
 from .completions import TextWriter
+from .deadline_fields import DEADLINE_HEADER, deadlines_of
 from .exchange import Exchange
 from .guard import Guard
 from .limits import Limits
 from .protocol import DetokenizeBody
+from .reception import Reception
 from .replies import JsonReply, failure_of
+from .tenant_book import TenantBook
+from .tenant_check import TenantCheck, route_path, terms_of
 from .tokenizing import detokenize_reply, tokenize_ask, tokenize_reply
 from .writer import Writer
 
@@ -43,17 +50,23 @@ def create_app(
     max_prompts: int = Limits.prompts,
     max_samples: int = Limits.samples,
     ping_seconds: float = Limits.ping_seconds,
+    tenants: TenantBook | None = None,
+    admission: Admission | None = None,
     manage_engine: bool = False,
 ) -> FastAPI:
     """An application that serves `engine`, at its root or mounted: `host.mount("/llm", create_app(engine))`.
 
     served_model_name: the id clients use (default: the engine's). max_prompts: most prompts in one body.
     max_samples: most answers to one prompt. ping_seconds: a stream silent for so long gets an SSE comment.
+    tenants: who may use it and on what terms (default: everybody is the tenant `anonymous`). admission: its bounds on
+    what may wait, and where it counts (default: 2,000 sequences, in memory).
     manage_engine: start the engine when the application starts, stop it when it ends; a mounted application's lifespan
     is not run, so there the host does it.
     """
     limits = Limits(body_bytes=max_body_bytes, prompts=max_prompts, samples=max_samples, ping_seconds=ping_seconds)
-    service = Service(engine, served_model_name or engine.model_name, limits)
+    model = served_model_name or engine.model_name
+    reception = Reception(admission or Admission(QueueBounds(), MemoryLimits()), model, engine.now)
+    service = Service(engine, model, limits, reception)
     app = FastAPI(
         title="fairstep",
         version=__version__,
@@ -62,7 +75,8 @@ def create_app(
         redirect_slashes=False,
         lifespan=_lifespan(engine) if manage_engine else None,
     )
-    app.add_middleware(Guard)
+    app.add_middleware(TenantCheck, book=tenants or TenantBook(), reception=reception)
+    app.add_middleware(Guard)  # around all of it
     for kind in (FairstepError, HTTPException):
         app.add_exception_handler(kind, _tell)
     app.add_exception_handler(ClientDisconnect, _nobody)
@@ -86,10 +100,11 @@ def create_app(
 class Service:
     """The routes of one engine under one model name."""
 
-    def __init__(self, engine: "AsyncEngine", model: str, limits: Limits) -> None:
+    def __init__(self, engine: "AsyncEngine", model: str, limits: Limits, reception: Reception) -> None:
         self._engine = engine
         self._model = model
         self._limits = limits
+        self._reception = reception
         self._created = wall_time()
 
     async def chat(self, request: Request) -> Response:
@@ -135,12 +150,20 @@ class Service:
     async def _generate(
         self, request: Request, writer: type[Writer], check: Callable[[Mapping[str, Any]], Ask]
     ) -> Response:
+        received = self._engine.now()
         raw = await self._read(request)
-        arrival = self._engine.now()
-        ask = await _checked(raw, check)
-        self._check_model(ask.model)
+        visit = self._reception.arrive(terms_of(request.scope), route_path(request.scope), len(raw))
+        try:
+            ask = await _checked(raw, check)
+            self._check_model(ask.model)
+            visit.deadlines = deadlines_of(ask, request.headers.get(DEADLINE_HEADER), received)
+            if ask.batch:
+                visit.is_batch_work()
+        except BaseException:
+            visit.leave(0, answered=False)
+            raise
         seconds = self._limits.ping_seconds
-        return Exchange(self._engine, self._model, ask, writer, arrival=arrival, ping_seconds=seconds)
+        return Exchange(self._engine, self._model, ask, writer, visit=visit, ping_seconds=seconds)
 
     async def _read(self, request: Request) -> bytes:
         return await read_body(request, self._limits.body_bytes, self._limits.body_seconds)

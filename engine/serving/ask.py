@@ -10,7 +10,7 @@ from ..request import SamplingParams
 from .limits import Limits
 from .messages import Conversation, conversation
 from .prompts import TextOrIds, prompts_of
-from .protocol import COMPLETION_MAX_TOKENS, ChatBody, CompletionBody, GenerationBody
+from .protocol import BATCH_TIERS, COMPLETION_MAX_TOKENS, ChatBody, CompletionBody, GenerationBody
 from .unsupported import IN_CHATS, IN_COMPLETIONS, refuse_unsupported
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ class Ask:
     that the context leaves. choices: answers told for each prompt; samples: answers drawn for it, of which the best
     are told. tops: how many likeliest tokens to tell beside each token, None: no log probabilities; prompt_tops: the
     same beside the prompt's tokens. echo: answers begin with their prompt. truncate: how many of a prompt's last tokens
-    to keep, -1: what fits. add_special: texts get the special tokens that the model's tokenizer adds.
+    to keep, -1: what fits. add_special: texts get the special tokens that the model's tokenizer adds. deadline_ms,
+    ttft_deadline_ms: what the client gives for the whole answer and for its first token. batch: nobody waits for it.
     """
 
     model: str | None
@@ -47,6 +48,9 @@ class Ask:
     echo: bool = False
     truncate: int | None = None
     add_special: bool = True
+    deadline_ms: float | None = None
+    ttft_deadline_ms: float | None = None
+    batch: bool = False
     field_names: Mapping[str | None, str] = field(default_factory=dict)
 
 
@@ -145,6 +149,9 @@ def _shared(body: GenerationBody) -> dict[str, Any]:
         "return_token_ids": bool(body.return_token_ids),
         "prompt_tops": body.prompt_logprobs,
         "truncate": body.truncate_prompt_tokens,
+        "deadline_ms": body.deadline_ms,
+        "ttft_deadline_ms": body.ttft_deadline_ms,
+        "batch": body.service_tier in BATCH_TIERS,
     }
 
 

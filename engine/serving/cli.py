@@ -29,8 +29,8 @@ An input line is a JSON object with `prompt` (a text, or token ids) or
 `messages` (a conversation), and any optional field of the HTTP API:
   {"prompt": "The sky is", "max_tokens": 20}
   {"id": "a7", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0}
-`model`, `stream` and fields nobody knows are ignored; `n` must be 1. Empty
-lines do not count.
+`model`, `stream` and fields nobody knows are ignored; `n` must be 1, and a
+line has no deadline. Empty lines do not count.
 
 \b
 An output line, in the input's order:

@@ -123,6 +123,8 @@ class LineAnswerer:
         if len(asked) != 1:
             raise InvalidRequest("a line must have either prompt or messages", "prompt")
         ask = chat_ask(fields, ONE_ANSWER) if asked == ["messages"] else completion_ask(fields, ONE_ANSWER)
+        if ask.deadline_ms is not None or ask.ttft_deadline_ms is not None:
+            raise InvalidRequest("a line has no deadline: it waits for its turn", "deadline_ms")
         return replace(ask, default_max_tokens=self._options.max_tokens)
 
     def _params(self, ask: Ask, prompt_tokens: int) -> SamplingParams:

@@ -121,7 +121,9 @@ def _reading(setting: Field[Any], kind: Any) -> dict[str, Any]:
     kinds = get_args(kind) or (kind,)  # `int | None` gives (int, NoneType)
     if float in kinds:
         return {"type": click.STRING, "metavar": "N|auto", "callback": _number_or_text}
-    return {"type": click.INT, "metavar": "N"} if int in kinds else {"type": click.STRING, "metavar": "TEXT"}
+    if int in kinds:
+        return {"type": click.INT, "metavar": "N"}
+    return {"type": click.STRING, "metavar": "FILE" if setting.metadata.get("file") else "TEXT"}
 
 
 def _number_or_text(ctx: click.Context, param: click.Parameter, value: str | None) -> float | str | None:

@@ -5,7 +5,7 @@ Strict: a boolean is no integer and "10" is no number. null means absent. Ranges
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -23,6 +23,9 @@ Tops = Annotated[int, Field(ge=0, le=MAX_LOGPROBS)]
 Strings = Annotated[list[str], Field(fail_fast=True)]
 StopIds = Annotated[list[int], Field(fail_fast=True, max_length=MAX_STOP_IDS)]
 AllowedIds = Annotated[list[int], Field(fail_fast=True, max_length=MAX_ALLOWED_IDS)]
+
+BATCH_TIERS = ("flex", "batch")  # of service_tier
+Milliseconds = Annotated[float, Field(allow_inf_nan=False)]
 
 _ID = re.compile(r"0|[1-9][0-9]{0,9}")
 
@@ -78,6 +81,9 @@ class GenerationBody(Body):
     stream_options: StreamOptions | None = None
     return_token_ids: bool | None = None
     priority: Annotated[int, Field(ge=-INT32, lt=INT32)] | None = None
+    deadline_ms: Milliseconds | None = None
+    ttft_deadline_ms: Milliseconds | None = None
+    service_tier: Literal["auto", "default", "flex", "batch"] | None = None
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

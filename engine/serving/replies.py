@@ -3,6 +3,8 @@
 Every error of errors.py has its row here; anything else is our own bug, and its text is for the log only.
 """
 
+import math
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,11 +13,23 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from ..errors import EngineClosed, EngineDead, FairstepError, InvalidRequest, Overloaded, Unauthorized, UnknownModel
+from ..admission.retry import jittered
+from ..errors import (
+    DeadlineExceeded,
+    EngineClosed,
+    EngineDead,
+    FairstepError,
+    InvalidRequest,
+    Overloaded,
+    StoreFailed,
+    TenantLimited,
+    Unauthorized,
+    UnknownModel,
+)
 
 MAX_MESSAGE = 2000  # characters: an error must not send the client's own input back in full
-RETRY_SECONDS = 1
 BAD_REQUEST, UNAVAILABLE, SERVER_ERROR = "invalid_request_error", "unavailable_error", "server_error"
+LIMITED, TIMED_OUT = "rate_limit_error", "timeout_error"
 HTTP_CODES = {
     404: "not_found",
     405: "method_not_allowed",
@@ -59,15 +73,18 @@ def failure_of(error: Exception) -> Failure:
     """How to tell a client of `error`."""
     match error:
         case InvalidRequest():
-            return Failure(400, str(error), BAD_REQUEST, error.param, error.code)
+            return Failure(400, str(error), BAD_REQUEST, error.param, error.code, _again(error))
         case Unauthorized():
-            again = {"WWW-Authenticate": "Bearer", "x-should-retry": "false"}
-            return Failure(401, str(error), BAD_REQUEST, None, error.code, again)
+            asked = {"WWW-Authenticate": "Bearer", **_again(error)}
+            return Failure(401, str(error), BAD_REQUEST, None, error.code, asked)
         case UnknownModel():
             return Failure(404, str(error), BAD_REQUEST, "model", error.code)
-        case Overloaded() | EngineClosed() | EngineDead():
-            retry = {"Retry-After": str(RETRY_SECONDS)}
-            return Failure(503, str(error), UNAVAILABLE, None, error.code, retry)
+        case TenantLimited():
+            return Failure(429, str(error), LIMITED, None, error.code, _again(error, hint=True))
+        case Overloaded() | StoreFailed() | EngineClosed() | EngineDead():
+            return Failure(503, str(error), UNAVAILABLE, None, error.code, _again(error, hint=True))
+        case DeadlineExceeded():
+            return Failure(504, str(error), TIMED_OUT, None, error.code, _again(error))
         case FairstepError():
             return Failure(500, str(error), SERVER_ERROR, None, error.code)
         case HTTPException(status_code=status, detail=detail):
@@ -75,6 +92,16 @@ def failure_of(error: Exception) -> Failure:
             return Failure(status, detail, kind, None, HTTP_CODES.get(status, "http_error"), error.headers or {})
         case _:
             return Failure(500, "the server failed; its log says more", SERVER_ERROR, None, "internal_error")
+
+
+def _again(error: FairstepError, *, hint: bool = False) -> dict[str, str]:
+    """Headers about trying again; hint: and when."""
+    if error.should_retry is False:
+        return {"x-should-retry": "false"}
+    if not hint:
+        return {}
+    seconds = jittered(error.retry_after, random.uniform)
+    return {"Retry-After": str(math.ceil(seconds)), "Retry-After-Ms": str(math.ceil(seconds * 1000))}
 
 
 def _clean(text: str) -> str:

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from .. import __version__
@@ -21,9 +21,12 @@ from .entrance import Entrance
 from .listener import BACKLOG, listen, url_of
 from .progress import LoadingDisplay
 from .settings import Settings
+from .terms_of_use import NO_TERMS, TermsOfUse, admission_of, terms_of_use
 
 if TYPE_CHECKING:
     import uvicorn
+
+    from .tenant_book import TenantBook
 
 COMPUTED_BY = {"fairstep": "fairstep's decoder", "transformers": "transformers' own code"}
 GRACE_SECONDS = 10  # after a signal, answers under way may go on for so long
@@ -33,13 +36,16 @@ def run_server(model: str, settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM. Raises ConfigError, ModelError or EngineDead."""
     config = settings.config
     logging.basicConfig(level=config.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    with listen(config.host, config.port) as listener, asyncio.Runner(loop_factory=_new_event_loop) as runner:
+    with ExitStack() as kept:
+        terms = kept.enter_context(terms_of_use(config))
+        listener = kept.enter_context(listen(config.host, config.port))
+        runner = kept.enter_context(asyncio.Runner(loop_factory=_new_event_loop))
         say(f"fairstep {__version__} serves {model}\n{settings.table()}")
-        runner.run(serve_on(listener, model, config))
+        runner.run(serve_on(listener, model, config, terms))
 
 
-async def serve_on(listener: socket.socket, model: str, config: ServeConfig) -> None:
-    """Serve on a listening socket until a signal says to stop; 503 while the model loads."""
+async def serve_on(listener: socket.socket, model: str, config: ServeConfig, terms: TermsOfUse = NO_TERMS) -> None:
+    """Serve on a listening socket until a signal says to stop; 503 while the model loads. SIGHUP reads tenants anew."""
     name = config.served_model_name or model
     display = LoadingDisplay()
     engine = AsyncEngine(
@@ -49,13 +55,14 @@ async def serve_on(listener: socket.socket, model: str, config: ServeConfig) -> 
         model_name=name,
         metrics=Metrics(model_name=name, prefix=config.metrics_prefix),
         progress=display,
+        tenants=terms.tenants.current if terms.tenants else None,
     )
     entrance = Entrance()
-    opening = asyncio.create_task(_open(engine, entrance, config, display, url_of(listener)))
+    opening = asyncio.create_task(_open(engine, entrance, config, terms, display, url_of(listener)))
     try:
         server = await asyncio.to_thread(_http_server, entrance)
         opening.add_done_callback(lambda task: _end_if_failed(server, task))
-        with _signals_end(server):
+        with _signals_end(server), _hangup_reloads(terms.tenants, engine):
             await server.serve(sockets=[listener])
     finally:
         opening.cancel()
@@ -65,7 +72,12 @@ async def serve_on(listener: socket.socket, model: str, config: ServeConfig) -> 
 
 
 async def _open(
-    engine: AsyncEngine, entrance: Entrance, config: ServeConfig, display: LoadingDisplay, url: str
+    engine: AsyncEngine,
+    entrance: Entrance,
+    config: ServeConfig,
+    terms: TermsOfUse,
+    display: LoadingDisplay,
+    url: str,
 ) -> None:
     """Load, then let requests in."""
     try:
@@ -74,7 +86,13 @@ async def _open(
         display.close()
     from .app import create_app
 
-    entrance.app = create_app(engine, served_model_name=config.served_model_name, max_body_bytes=config.max_body)
+    entrance.app = create_app(
+        engine,
+        served_model_name=config.served_model_name,
+        max_body_bytes=config.max_body,
+        tenants=terms.tenants,
+        admission=admission_of(config, terms.store),
+    )
     say(ready_line(engine, url))
 
 
@@ -129,6 +147,7 @@ def _http_server(entrance: Entrance) -> "uvicorn.Server":
         log_level=logging.WARNING,  # its own start and stop messages say less than ours
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # who a connection comes from decides whether it may name a tenant
         backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
@@ -144,6 +163,26 @@ def _signals_end(server: "uvicorn.Server") -> Generator[None, None, None]:
     finally:
         for sig, handler in before.items():
             signal.signal(sig, handler)
+
+
+@contextmanager
+def _hangup_reloads(book: "TenantBook | None", engine: AsyncEngine) -> Generator[None, None, None]:
+    """SIGHUP reads the tenants file again, in a thread; without one it ends the process, as it does elsewhere."""
+    if book is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    reloads: set[asyncio.Task[None]] = set()  # a task that nobody holds may be collected
+
+    async def reload() -> None:
+        if await asyncio.to_thread(book.reload):
+            engine.tenants = book.current
+
+    loop.add_signal_handler(signal.SIGHUP, lambda: reloads.add(asyncio.create_task(reload())))
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
 
 
 def _end_if_failed(server: "uvicorn.Server", opening: asyncio.Task[None]) -> None:

@@ -49,7 +49,7 @@ class Settings:
 def readable(setting: Field[Any], value: Any) -> str:
     """A setting's value as a person would write it."""
     if value is None:
-        return "the model's"
+        return "none" if setting.metadata.get("file") else str(setting.metadata.get("unset", "the model's"))
     if isinstance(value, bool):
         return "yes" if value else "no"
     if setting.metadata.get("size"):

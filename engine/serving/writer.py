@@ -36,8 +36,12 @@ class Tally:
             if index % self._samples == 0:  # the others found the prompt that this one computed
                 self._cached += delta.usage.cached_tokens
 
+    @property
+    def outputs(self) -> int:
+        return sum(self._outputs.values())
+
     def usage(self) -> Json:
-        outputs = sum(self._outputs.values())
+        outputs = self.outputs
         return {
             "prompt_tokens": self._prompt,
             "completion_tokens": outputs,

@@ -1,0 +1,68 @@
+"""What a server's files say of its use, opened before a model loads: the book of tenants, and the counts of months.
+
+Modules that read files are imported when there is one, for the server's start waits for them.
+"""
+
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..admission.admission import Admission
+from ..admission.bounded_queue import QueueBounds
+from ..admission.limit_store import LimitStore, MemoryLimits
+from ..admission.month import month_of
+from ..clock import wall_time
+from ..config import ServeConfig
+from ..errors import ConfigError, StoreFailed
+
+if TYPE_CHECKING:
+    from .tenant_book import TenantBook
+
+
+@dataclass(frozen=True, slots=True)
+class TermsOfUse:
+    """tenants None: everybody is anonymous. store None: counts are kept in memory."""
+
+    tenants: "TenantBook | None" = None
+    store: LimitStore | None = None
+
+
+NO_TERMS = TermsOfUse()
+
+
+@contextmanager
+def terms_of_use(config: ServeConfig) -> Generator[TermsOfUse, None, None]:
+    """Open what the config names. Raises ConfigError."""
+    with ExitStack() as kept:
+        book = None if config.tenants is None else _book(Path(config.tenants))
+        store = None if config.limits_store is None else kept.enter_context(_store(Path(config.limits_store)))
+        yield TermsOfUse(book, store)
+
+
+def admission_of(config: ServeConfig, store: LimitStore | None) -> Admission:
+    """A new door with the config's bounds."""
+    bounds = QueueBounds(entries=config.max_queue, tokens=config.max_queue_tokens, bytes=config.max_queue_bytes)
+    return Admission(bounds, store or MemoryLimits())
+
+
+def _book(path: Path) -> "TenantBook":
+    from .tenant_book import TenantBook
+
+    return TenantBook(path)
+
+
+@contextmanager
+def _store(path: Path) -> Generator[LimitStore, None, None]:
+    from ..stores.sqlite_limits import SqliteLimits
+
+    try:
+        store = SqliteLimits(path)
+        store.forget(month_of(wall_time()).number)
+    except StoreFailed as problem:
+        raise ConfigError(f"limits_store: {problem}") from None
+    try:
+        yield store
+    finally:
+        store.close()
