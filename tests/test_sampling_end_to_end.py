@@ -15,7 +15,14 @@ from tiny_models import tiny_llama
 
 PAGE = 8
 ROOMY = EngineConfig(
-    dtype="float32", kv_memory="8MiB", page_size=PAGE, max_seats=8, step_tokens=64, chunk=32, threads=1
+    dtype="float32",
+    kv_memory="8MiB",
+    page_size=PAGE,
+    max_seats=8,
+    step_tokens=64,
+    chunk=32,
+    threads=1,
+    inter_token_target_ms=3_600_000.0,  # no plan hangs on how fast this machine is
 )
 # 8 usable pages for four sequences that grow to more than four pages each
 TINY = replace(ROOMY, kv_memory=9 * PAGE * 2 * 2 * 2 * 16 * 4, max_seats=4, step_tokens=32)
