@@ -33,8 +33,11 @@ class FairstepError(Exception):
     """
 
     code: str = "fairstep_error"
-    retry_after: float | None = None
     should_retry: bool | None = None
+
+    def __init__(self, message: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class InvalidRequest(FairstepError):
@@ -91,10 +94,6 @@ class TenantLimited(FairstepError):
     code = "tenant_limited"
     should_retry: bool | None = True
 
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
-
 
 class RateLimited(TenantLimited):
     """A limit a minute is used up; `retry_after` is when it has room for this request."""
@@ -126,10 +125,6 @@ class Overloaded(FairstepError):
 
     code = "overloaded"
     should_retry: bool | None = True
-
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
 
 
 class ServerOverloaded(Overloaded):
