@@ -13,7 +13,7 @@ from collections.abc import Callable, Set
 
 from fairstep.door import Admit, Orders, Sampling
 from fairstep.fairness.policies import POLICIES, Policy, make_room
-from fairstep.fairness.waiting_room import Ticket
+from fairstep.fairness.ticket import Ticket
 from fairstep.stepping.cost import StepModel
 from fairstep.stepping.loop import StepLoop
 from fairstep.stepping.plan import StepOutput

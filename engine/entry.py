@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from .door import Admit, Result, Sampling, TokenLogprobs
-from .fairness.waiting_room import Ticket
+from .fairness.ticket import Ticket
 from .request import Delta, FinishReason, Request, Usage
 from .tenants import TenantTerms
 from .text.stream import Piece, TextStream

@@ -14,7 +14,7 @@ from .entry import Entry
 from .errors import DeadlineExceeded, InvalidRequest
 from .expiries import Expiries
 from .fairness.fair_room import FairRoom
-from .fairness.waiting_room import Ticket
+from .fairness.ticket import Ticket
 from .metrics import Live, Metrics
 from .request import Delta, FinishReason, Request
 from .sampling_terms import SamplingTerms, Vocabulary

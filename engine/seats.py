@@ -12,8 +12,8 @@ from .door import Ready, Report
 from .fairness.fair_room import FairRoom
 from .fairness.seating import Seating
 from .fairness.shares import Room, Shares
+from .fairness.ticket import Ticket
 from .fairness.tier_room import May
-from .fairness.waiting_room import Ticket
 from .headroom import RoomLeft
 
 ANYTHING = Room(2**62, 2**62)

@@ -12,8 +12,8 @@ from fairstep.fairness.billing import Billing
 from fairstep.fairness.drr import DeficitRoundRobin
 from fairstep.fairness.fair_room import FairRoom
 from fairstep.fairness.pricing import UNIT, CostKind, CostModel
+from fairstep.fairness.ticket import Ticket
 from fairstep.fairness.tiers import Tiers
-from fairstep.fairness.waiting_room import Ticket
 
 WEIGHTS = (1, 1, 2, 4)
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fairstep.fairness.billing import Billing
 from fairstep.fairness.pricing import UNIT, CostKind, CostModel
-from fairstep.fairness.waiting_room import Ticket
+from fairstep.fairness.ticket import Ticket
 
 
 def ticket(seq: int = 1, prompt: int = 100, most: int = 1000, tenant: str = "a") -> Ticket:

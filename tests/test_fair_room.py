@@ -13,9 +13,9 @@ from fairstep.fairness.fair_room import FairRoom
 from fairstep.fairness.policies import POLICIES, Policy, make_room
 from fairstep.fairness.pricing import UNIT, CostModel
 from fairstep.fairness.tenant_queue import by_urgency
+from fairstep.fairness.ticket import Ticket
 from fairstep.fairness.tier_room import everybody
 from fairstep.fairness.tiers import Tiers
-from fairstep.fairness.waiting_room import Ticket
 
 
 def ticket(seq: int, tenant: str = "a", **more: object) -> Ticket:

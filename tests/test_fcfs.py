@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fairstep.fairness.policies import make_room
-from fairstep.fairness.waiting_room import Ticket
+from fairstep.fairness.ticket import Ticket
 
 
 def test_lower_priority_numbers_go_first_and_arrival_breaks_ties() -> None:

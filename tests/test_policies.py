@@ -4,7 +4,7 @@ import pytest
 
 from fairstep.fairness.policies import POLICIES, Policy, default_quantum, make_room
 from fairstep.fairness.pricing import UNIT, CostModel
-from fairstep.fairness.waiting_room import Ticket
+from fairstep.fairness.ticket import Ticket
 
 
 def order_of(policy: Policy, prompts: dict[str, int], *, each: int = 4) -> str:

@@ -8,8 +8,8 @@ import pytest
 from fairstep.fairness.policies import make_room
 from fairstep.fairness.seating import Seating
 from fairstep.fairness.shares import NOTHING, Room, Shares
+from fairstep.fairness.ticket import Ticket
 from fairstep.fairness.tier_room import May, everybody
-from fairstep.fairness.waiting_room import Ticket
 
 
 def need(ticket: Ticket) -> Room:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fairstep.fairness.tenant_queue import TenantQueue, by_arrival, by_urgency
-from fairstep.fairness.waiting_room import Ticket
+from fairstep.fairness.ticket import Ticket
 
 
 def order_of(queue: TenantQueue) -> list[int]:

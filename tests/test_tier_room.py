@@ -2,8 +2,8 @@
 
 from fairstep.fairness.drr import DeficitRoundRobin
 from fairstep.fairness.tenant_queue import by_urgency
+from fairstep.fairness.ticket import Ticket
 from fairstep.fairness.tier_room import May, TierRoom, everybody
-from fairstep.fairness.waiting_room import Ticket
 
 
 def tier_room(quantum: int = 10) -> TierRoom:

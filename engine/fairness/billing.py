@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .averages import SCALE, Averages
 from .pricing import FACTOR_ONE, CostModel, Prices
-from .waiting_room import Ticket
+from .ticket import Ticket
 
 
 @dataclass(slots=True)

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from .billing import Billing
 from .tenant_queue import Key, by_urgency
+from .ticket import Ticket
 from .tier_room import May, Standing, TierRoom, everybody
 from .tiers import Tiers
 from .turns import Turns
-from .waiting_room import Ticket
 
 
 class FairRoom:

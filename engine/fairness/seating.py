@@ -10,8 +10,8 @@ from fractions import Fraction
 
 from .fair_room import FairRoom
 from .shares import Holding, Room, Shares
+from .ticket import Ticket
 from .tier_room import May, everybody
-from .waiting_room import Ticket
 from .yields import choose_yield, somebody_could
 
 

@@ -4,7 +4,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable
 from math import inf
 
-from .waiting_room import Ticket
+from .ticket import Ticket
 
 Key = tuple[float, ...]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .tenant_queue import Key, TenantQueue
+from .ticket import Ticket
 from .turns import Turns
-from .waiting_room import Ticket
 
 MOST_IDLE = 1000  # tenants with nothing waiting or running whose books are kept for show
 
