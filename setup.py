@@ -6,6 +6,7 @@ PACKAGES = {
     "fairstep": "engine",
     "fairstep.fairness": "engine/fairness",
     "fairstep.admission": "engine/admission",
+    "fairstep.meters": "engine/meters",
     "fairstep.stores": "engine/stores",
     "fairstep.stepping": "engine/stepping",
     "fairstep.model": "engine/model",
@@ -13,10 +14,11 @@ PACKAGES = {
     "fairstep.serving": "engine/serving",
     "fairstep.simulation": "engine/simulation",
     "fairstep.kernels": "kernels",
+    "fairstep.kernels.cpu": "kernels/cpu",
 }
 
 setup(
     packages=list(PACKAGES),
     package_dir={"fairstep": "engine", "fairstep.kernels": "kernels"},
-    package_data={"fairstep": ["py.typed"]},
+    package_data={"fairstep": ["py.typed"], "fairstep.kernels.cpu": ["*.h", "*.cpp"]},
 )

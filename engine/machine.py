@@ -18,7 +18,7 @@ class Machine:
     @classmethod
     def found(cls) -> "Machine":
         """Look at this machine without importing torch."""
-        flags = _cpu_flags()
+        flags = cpu_flags()
         return cls(
             cores=_usable_cores(),
             bfloat16="avx512_bf16" in flags or "amx_bf16" in flags,
@@ -40,7 +40,8 @@ def _quota(text: str) -> int | None:
     return max(1, round(int(parts[0]) / int(parts[1])))
 
 
-def _cpu_flags() -> frozenset[str]:
+def cpu_flags() -> frozenset[str]:
+    """What the CPU can, as /proc/cpuinfo names it; nothing where there is no such file."""
     for line in _read("/proc/cpuinfo").splitlines():
         if line.startswith("flags"):
             return frozenset(line.split(":", 1)[1].split())

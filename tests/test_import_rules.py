@@ -14,7 +14,10 @@ FILES = {
     **{
         path: ("fairstep", *path.relative_to(ROOT / "engine").parts) for path in sorted((ROOT / "engine").rglob("*.py"))
     },
-    **{path: ("fairstep.kernels", path.name) for path in sorted((ROOT / "kernels").rglob("*.py"))},
+    **{
+        path: ("fairstep.kernels", *path.relative_to(ROOT / "kernels").parts)
+        for path in sorted((ROOT / "kernels").rglob("*.py"))
+    },
 }
 PURE = ("fairness", "admission", "stepping")
 IMPURE = {"torch", "triton", "asyncio", "anyio", "fastapi", "starlette", "uvicorn", "http", "socket", "threading", "os"}

@@ -18,7 +18,7 @@ def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     for name in ("setup.py", "pyproject.toml", "LICENSE", "README.md"):
         (source / name).write_bytes((ROOT / name).read_bytes())
     for path in [*(ROOT / "engine").rglob("*"), *(ROOT / "kernels").rglob("*")]:
-        if path.suffix in {".py", ".typed"}:
+        if path.suffix in {".py", ".typed", ".h", ".cpp"}:
             copy = source / path.relative_to(ROOT)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(path.read_bytes())
@@ -43,6 +43,8 @@ def test_every_source_file_is_installed(wheel_names: list[str]) -> None:
     installed = {name for name in wheel_names if name.endswith(".py")}
     assert installed == engine | kernels
     assert "fairstep/py.typed" in wheel_names
+    step = {f"fairstep/kernels/cpu/{path.name}" for path in (ROOT / "kernels" / "cpu").glob("*.[hc]*")}
+    assert len(step) > 5 and step <= set(wheel_names)
 
 
 def test_the_version_is_the_same_everywhere() -> None:

@@ -13,17 +13,22 @@ from ..clock import Clock, MonotonicClock
 from ..config import EngineConfig
 from ..door import Ready
 from ..errors import ConfigError, ModelError
+from ..kernels.cpu.build import CannotBuild
+from ..kernels.cpu.library import best_library
+from ..machine import cpu_flags
 from ..stepping.settings import StepSettings
 from .backend import TorchBackend
+from .cpu_decoder import CpuDecoder, cannot_compute
 from .decoder import Decoder
 from .fields import NotOurs
 from .kv import KVMemory, pages_for
-from .loading import WEIGHTS, load, read_spec
+from .loading import WEIGHTS, LoadedModel, load, read_spec
 from .runner import CausalModel, TorchRunner
 from .sources import Source, resolve
 from .spec import LayerShape, ModelSpec, RopeSpec
 
 Progress = Callable[[str, float], None]
+COMPILING = "compiling the C++ step, once for this machine"
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -105,8 +110,22 @@ class Builder:
         parameters = sum(tensor.numel() for tensor in loaded.tensors.values())
         self.watch.lap("weights")
         kv = self._pages(spec, settings)
-        model = Decoder(loaded.spec, loaded.tensors, TorchBackend(kv))
-        return Built("fairstep", loaded.spec, model, kv, settings, parameters, notes)
+        path, model, lost = self._decoder(loaded, kv)
+        return Built(path, loaded.spec, model, kv, settings, parameters, (*notes, *lost))
+
+    def _decoder(self, loaded: LoadedModel, kv: KVMemory) -> tuple[str, CausalModel, tuple[str, ...]]:
+        """bfloat16 by the C++ step where it can, all else by torch: the path, the model, and notes on what is lost."""
+        reason = cannot_compute(loaded.spec, kv.page_size, self.dtype)
+        if reason is None:
+            try:
+                library = best_library(cpu_flags(), lambda: self.progress(COMPILING, 0.0))
+                model = CpuDecoder(loaded.spec, loaded.tensors, kv, library, self.config.threads or 1)
+                return f"cpu:{library.level.name}", model, ()
+            except CannotBuild as error:
+                reason = str(error)
+        notes = (f"computed by torch, which is slower than fairstep's C++ step: {reason}",)
+        decoder = Decoder(loaded.spec, loaded.tensors, TorchBackend(kv))
+        return "fairstep", decoder, notes if self.dtype is torch.bfloat16 else ()
 
     def by_transformers(self, source: Source, reason: str) -> Built:
         """`reason`: why not by our decoder."""
@@ -193,6 +212,8 @@ def step_settings(
         prefix_cache=config.prefix_cache,
         rope_edge=rope.edge if rope else 0,
         rope_switches=rope is not None and rope.kind == "longrope",
+        static=config.batching != "continuous",
+        padded=config.batching == "padded",
     )
     return settings, notes
 
