@@ -1,136 +1,96 @@
-"""What deciding costs: the waiting room's picks with few and many tenants and queues; the step loop's plan and commit.
+"""What deciding costs: picks with few and many tenants and queues, and each part of a step but the model's.
 
-A pick is head(), take() and the ledger's entries of the sequence that ends to make room. Nothing is computed: the loop
-is handed tokens. Times are the processor's, so that others on the machine don't count; so are garbage collections,
-which have rows of their own.
+Nothing is computed. Times are the processor's, so that others on the machine count for less; so that collections don't
+count, they are off but for the row of their own. A part of a step is measured in several courses: the best one counts.
 """
 
 import argparse
 import gc
+import os
 import statistics
-import time
-from collections.abc import Callable, Set
+from collections.abc import Sequence
 
-from fairstep.door import Admit, Orders, Sampling
-from fairstep.fairness.policies import POLICIES, Policy, make_room
-from fairstep.fairness.ticket import Ticket
-from fairstep.stepping.cost import StepModel
-from fairstep.stepping.loop import StepLoop
-from fairstep.stepping.plan import StepOutput
-from fairstep.stepping.settings import StepSettings
+from fairstep.fairness.policies import POLICIES
+from fairstep.garbage import settle_garbage
 from report import emit, table
+from scrapes import scrapes
+from step_course import PARTS, steps
+from waiting_rooms import arrivals, collections, pauses, picks, seatings
 
+Sizes = Sequence[tuple[int, int]]  # tenants and queued sequences
 SIZES = ((1, 1_000), (10, 1_000), (10, 100_000), (1_000, 1_000), (1_000, 100_000))
-SEATS = 256
+RUNNING = (1, 32, 256)
+COURSES = 5
 
 
-def picks(policy: Policy, tenants: int, queued: int, count: int, *, barred: Set[str] = frozenset()) -> list[float]:
-    """Seconds of each pick, with the queue as long all the time. barred: tenants that may not now."""
-    room = make_room(policy)
-    for seq in range(queued):
-        room.add(_ticket(seq, tenants))
-    running: list[int] = []
-    seconds = []
-    for seq in range(queued, queued + count):
-        start = time.thread_time()
-        ticket = room.head(lambda ticket: ticket.tenant not in barred)
-        assert ticket is not None
-        room.take(ticket)
-        if len(running) == SEATS:
-            ended = running.pop(0)
-            room.spent(ended, cached=32, computed=200, outputs=50)
-            room.end(ended, natural=True)
-        seconds.append(time.thread_time() - start)
-        running.append(ticket.seq)
-        room.add(_ticket(seq, tenants))
-    return seconds
-
-
-def adds(tenants: int, queued: int, count: int) -> list[float]:
-    """Seconds of each arrival at such a queue."""
-    room = make_room("drr")
-    for seq in range(queued):
-        room.add(_ticket(seq, tenants))
-    return [_timed(lambda seq=seq: room.add(_ticket(seq, tenants))) for seq in range(queued, queued + count)]
-
-
-def collections(tenants: int, queued: int) -> list[float]:
-    """Seconds of full garbage collections beside such a queue."""
-    room = make_room("drr")
-    for seq in range(queued):
-        room.add(_ticket(seq, tenants))
-    gc.collect()
-    return [_timed(gc.collect) for _ in range(5)]
-
-
-def steps(running: int, count: int) -> tuple[list[float], list[float]]:
-    """Seconds of plan() and of commit() with so many sequences decoding, and applying no orders."""
-    settings = StepSettings(step_tokens=4096, seats=running, pages=running * 64, page_size=16, chunk=2048, context=1024)
-    loop = StepLoop(settings, StepModel())
-    sampling = Sampling(max_tokens=900)
-    admits = (Admit(seq, 1, tuple(range(seq, seq + 64)), 64, sampling, order=seq) for seq in range(running))
-    loop.apply(Orders(1, admit=tuple(admits)))
-    plans, commits = [], []
-    while len(plans) < count:
-        start = time.thread_time()
-        plan = loop.plan()
-        planned = time.thread_time()
-        output = StepOutput(tuple(7 for piece in plan.slices if piece.samples))
-        handed = time.thread_time()
-        loop.commit(plan, output, run_seconds=0.01)
-        done = time.thread_time()
-        if sum(piece.decode for piece in plan.slices) == running:
-            plans.append(planned - start)
-            commits.append(done - handed)
-    return plans, commits
-
-
-def measured(count: int, step_count: int) -> dict[str, list[float]]:
-    """All rows."""
+def pick_rows(count: int, sizes: Sizes) -> dict[str, list[float]]:
+    """What goes on in the waiting room."""
     rows = {}
     for policy in POLICIES:
-        for tenants, queued in SIZES:
+        for tenants, queued in sizes:
             rows[f"pick, {policy}, {tenants:,} tenants, {queued:,} queued"] = picks(policy, tenants, queued, count)
-    barred = {f"t{place}" for place in range(100)}
-    rows["pick, drr, 100 of 1,000 tenants barred"] = picks("drr", 1_000, 100_000, count, barred=barred)
-    for tenants, queued in SIZES:
-        rows[f"arrival, {tenants:,} tenants, {queued:,} queued"] = adds(tenants, queued, count)
-    rows["full garbage collection, 100,000 queued"] = collections(1_000, 100_000)
-    rows[f"plan, {SEATS} running"], rows[f"commit, {SEATS} running"] = steps(SEATS, step_count)
+    tenants, queued = sizes[-1]
+    barred = {f"t{place}" for place in range(tenants // 10)}
+    rows[f"pick, drr, {len(barred)} of {tenants:,} tenants barred"] = picks(
+        "drr", tenants, queued, count, barred=barred
+    )
+    for tenants, queued in sizes:
+        rows[f"pick, shares, {tenants:,} tenants, {queued:,} queued"] = seatings(tenants, queued, count)
+    rows["pick, shares, at most 1 running each"] = seatings(*sizes[-1], count, most_running=1)
+    for tenants, queued in sizes:
+        rows[f"arrival, {tenants:,} tenants, {queued:,} queued"] = arrivals(tenants, queued, count)
     return rows
+
+
+def scrape_rows(courses: int, sizes: Sizes) -> dict[str, list[float]]:
+    """What it costs to look at all of it."""
+    return {
+        f"scrape, {tenants:,} tenants, {queued:,} queued": scrapes(tenants, queued, courses)
+        for tenants, queued in sizes
+    }
+
+
+def step_rows(count: int, courses: int) -> dict[str, list[float]]:
+    """What goes on in a step of decodes."""
+    rows = {}
+    for running in RUNNING:
+        measured = [steps(running, count) for _ in range(courses)]
+        for part in PARTS:
+            best = min((course[part] for course in measured), key=statistics.median)
+            rows[f"{part}, {running} running"] = best
+    return rows
+
+
+def collection_rows(sizes: Sizes) -> dict[str, list[float]]:
+    """What the garbage collector takes: full collections, and all that come as a queue fills in a server.
+
+    The last rows of all: they change how this process collects.
+    """
+    tenants, queued = sizes[-1]
+    full = collections(tenants, queued)
+    settle_garbage()
+    with pauses() as ours:
+        arrivals(tenants, queued, 1)
+    return {f"full garbage collection, {queued:,} queued": full, "any garbage collection in a server": ours or [0.0]}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=5000, help="picks of each kind (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=400, help="steps of the loop (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=200, help="steps of each course (default: %(default)s)")
+    parser.add_argument("--smoke", action="store_true", help="few of all, in seconds: does it work at all")
     args = parser.parse_args()
+    count, step_count, courses, sizes = (
+        (20, 5, 1, SIZES[:2]) if args.smoke else (args.count, args.steps, COURSES, SIZES)
+    )
     gc.disable()
-    rows = measured(args.count, args.steps)
+    rows = (
+        pick_rows(count, sizes) | scrape_rows(courses, sizes) | step_rows(step_count, courses) | collection_rows(sizes)
+    )
     figures = {name: _figures(seconds) for name, seconds in rows.items()}
     lines = [(name, *row.values()) for name, row in figures.items()]
     print(table(("microseconds", "mean", "median", "p99", "worst"), lines))
-    emit("scheduler", {"microseconds": figures, "picks": args.count, "steps": args.steps})
-
-
-def _ticket(seq: int, tenants: int) -> Ticket:
-    """Arrivals with some spread in size and urgency, the same each time."""
-    mixed = seq * 2_654_435_761 % 2**32
-    return Ticket(
-        seq,
-        seq,
-        f"t{mixed % tenants}",
-        priority=mixed // 7 % 3,
-        deadline=float(mixed // 11 % 1000),
-        prompt_tokens=mixed // 13 % 500,
-        max_tokens=200,
-    )
-
-
-def _timed(call: Callable[[], object]) -> float:
-    start = time.thread_time()
-    call()
-    return time.thread_time() - start
+    emit("scheduler", {"microseconds": figures, "picks": count, "steps": step_count, "load": os.getloadavg()})
 
 
 def _figures(seconds: list[float]) -> dict[str, float]:

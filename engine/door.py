@@ -2,6 +2,7 @@
 
 The front sends Orders, the worker answers with Reports. Results are addressed by (seq, attempt), never by a
 place in a batch; the attempt number rises with every admission, so a late result is recognised and dropped.
+gc=False: no value here can refer to itself, and there are several for every token: the collector need not count them.
 """
 
 import struct
@@ -12,7 +13,7 @@ import msgspec
 Outcome = Literal["stop", "length", "yielded", "preempted", "error"]
 
 
-class Sampling(msgspec.Struct, frozen=True, array_like=True):
+class Sampling(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the worker must know to draw a sequence's tokens and to end it.
 
     temperature 0 is greedy; top_k 0, top_p 1 and min_p 0 are off; seed is in [0, 2**64).
@@ -52,7 +53,7 @@ class Sampling(msgspec.Struct, frozen=True, array_like=True):
         return self.penalized or bool(self.bad_words)
 
 
-class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
+class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Log probabilities at one position, of the model's raw distribution: before bias, penalties and temperature.
 
     ids[0] is the token itself, then come the likeliest ones, likeliest first (the token may be there again); `values`
@@ -64,7 +65,7 @@ class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
     rank: int
 
 
-class Admit(msgspec.Struct, frozen=True, array_like=True):
+class Admit(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A sequence to take in. `tokens` is the prompt and, on a later attempt, the outputs so far.
 
     order rises with arrival at the front and is kept over attempts: the largest is the youngest.
@@ -86,7 +87,7 @@ class Admit(msgspec.Struct, frozen=True, array_like=True):
     group: int = 0
 
 
-class Orders(msgspec.Struct, frozen=True, array_like=True, tag="orders"):
+class Orders(msgspec.Struct, frozen=True, array_like=True, tag="orders", gc=False):
     """Applied in this order: cancel, give_back (yield), admit. `number` rises by one from 1."""
 
     number: int
@@ -95,7 +96,7 @@ class Orders(msgspec.Struct, frozen=True, array_like=True, tag="orders"):
     admit: tuple[Admit, ...] = ()
 
 
-class Result(msgspec.Struct, frozen=True, array_like=True):
+class Result(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a step or an order did to one attempt. `outcome` None: it goes on.
 
     stop: a stop id was drawn (it is the last of `tokens` and `stop_id`). length: max_tokens or the context ended.
@@ -120,7 +121,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True):
     prompt_from: int = 1
 
 
-class Headroom(msgspec.Struct, frozen=True, array_like=True):
+class Headroom(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Room left after what the worker already holds, also for sequences it holds but has not seated.
 
     seats: free seats less sequences waiting in the worker (may be negative). pages: free plus evictable pages less
@@ -132,7 +133,7 @@ class Headroom(msgspec.Struct, frozen=True, array_like=True):
     queued: int = 0
 
 
-class Coefficients(msgspec.Struct, frozen=True, array_like=True):
+class Coefficients(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Seconds of a step: base + prompt * prompt tokens + sequence * sequences + context * tokens attended to."""
 
     base: float
@@ -141,7 +142,7 @@ class Coefficients(msgspec.Struct, frozen=True, array_like=True):
     context: float
 
 
-class SliceRecord(msgspec.Struct, frozen=True, array_like=True):
+class SliceRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One sequence's token range in a step: positions [start, start + length)."""
 
     seq: int
@@ -151,12 +152,12 @@ class SliceRecord(msgspec.Struct, frozen=True, array_like=True):
     decode: bool
 
 
-class StepRecord(msgspec.Struct, frozen=True, array_like=True):
+class StepRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A step as planned and as it went. Times in seconds.
 
     modelled: the step's cost by the coefficients it was planned with. decode_only: the same for its decodes alone
     (0 without decodes). target: the most `modelled` may be (0: no target, nothing decodes).
-    coefficients: those the plan was made with.
+    coefficients: those the plan was made with. padding: tokens computed for nothing, in padded batches.
     """
 
     number: int
@@ -169,9 +170,10 @@ class StepRecord(msgspec.Struct, frozen=True, array_like=True):
     coefficients: Coefficients
     plan_seconds: float = 0.0
     run_seconds: float = 0.0
+    padding: int = 0
 
 
-class Gauges(msgspec.Struct, frozen=True, array_like=True):
+class Gauges(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Live state of the worker when the Report was made; counters are since start."""
 
     running: int = 0
@@ -185,7 +187,7 @@ class Gauges(msgspec.Struct, frozen=True, array_like=True):
     stale_orders: int = 0
 
 
-class Report(msgspec.Struct, frozen=True, array_like=True, tag="report"):
+class Report(msgspec.Struct, frozen=True, array_like=True, tag="report", gc=False):
     """Sent after every step, after Orders that lead to no step, and every 500 ms when idle.
 
     orders: the number of the last Orders applied. step: None when nothing ran.
@@ -217,7 +219,8 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
     """A worker's model is loaded. `context` is the longest sequence served: the model's, the setting's or the pool's.
 
     defaults: the model's own sampling defaults. seconds: load time by part. eos_ids: ids that end an answer.
-    path: what computes it, "fairstep" (our decoder) or "transformers" (the model's own code over our attention).
+    path: what computes it, "fairstep" (our decoder by torch), "cpu:LEVEL" (our decoder as a C++ step, LEVEL being what
+    it uses of the CPU) or "transformers" (the model's own code over our attention).
     """
 
     model: str

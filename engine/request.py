@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypedDict
 from uuid import uuid4
 
+import msgspec
+
 from . import checks
 from .door import TokenLogprobs
 from .errors import InvalidParameter
@@ -122,6 +124,11 @@ class SamplingParams:
     def _keep(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
+    def least_tokens(self, most: int) -> int:
+        """The fewest output tokens of an answer that may have `most`, one at least."""
+        ends = not self.ignore_eos or self.stop_token_ids or self.stop
+        return max(1, min(most, self.min_tokens) if ends else most)
+
     @property
     def biases(self) -> tuple[tuple[int, float], ...]:
         """logit_bias as it is kept."""
@@ -232,8 +239,7 @@ class Usage:
     cached_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(msgspec.Struct, frozen=True, gc=False):  # made for every token, for which a dataclass takes too long
     """What one step added to one request. Joined over a request, `text` is the whole answer.
 
     token_ids belong to `text`, but for text still held back: ids wait with their text.
@@ -259,7 +265,9 @@ class Delta:
     def merge(cls, deltas: Sequence["Delta"]) -> "Delta":
         """Consecutive deltas of one request as one; there must be at least one."""
         last = deltas[-1]
-        return replace(
+        if len(deltas) == 1:
+            return last
+        return msgspec.structs.replace(
             last,
             text="".join(delta.text for delta in deltas),
             token_ids=tuple(token for delta in deltas for token in delta.token_ids),

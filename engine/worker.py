@@ -17,6 +17,7 @@ from .clock import Clock, MonotonicClock
 from .config import EngineConfig
 from .door import Failed, FrameReader, Message, Orders, Progress, Ready, Report, Start, Stop, frame
 from .errors import FairstepError
+from .garbage import settle_garbage
 from .stepping.plan import StepOutput, StepPlan
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Door(Protocol):
 
 
 def nothing() -> None:
-    """For callers with no Orders to let in during a step."""
+    """For callers who have nothing to be done just then."""
 
 
 class Worker:
@@ -202,6 +203,7 @@ def main() -> None:
     with suppress(DoorClosed):
         worker = start(door)
         if worker is not None:
+            settle_garbage()
             serve(worker, door)
 
 

@@ -1,10 +1,9 @@
 """A plan's tensors equal what its definition says, token by token."""
 
-from dataclasses import replace
-
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fairstep.door import Sampling
 from fairstep.model.batch import batch_of

@@ -34,7 +34,7 @@ def longest_hold(detokenizer: Detokenizer, ids: list[int]) -> int:
     held = 0
     for token in ids:
         detokenizer.push((token,))
-        held = max(held, len(detokenizer._utf8.getstate()[0]))
+        held = max(held, len(detokenizer._held))
     return held
 
 

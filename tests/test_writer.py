@@ -3,7 +3,6 @@
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -85,7 +84,7 @@ def added(old: Any, new: Any) -> Any:
 def answers_of(ask: Ask, scripts: Sequence[list[int]]) -> list[list[Delta]]:
     """As many as are asked for; the prompt's log probabilities come with the first."""
     first, *others = (deltas_of(script, PROMPT, ask.params) for script in scripts[: ask.samples])
-    return [first, *([replace(delta, prompt_logprobs=()) for delta in deltas] for deltas in others)]
+    return [first, *([msgspec.structs.replace(delta, prompt_logprobs=()) for delta in deltas] for deltas in others)]
 
 
 @given(TEXTS, st.lists(SCRIPTS, min_size=3, max_size=3), st.integers())

@@ -55,9 +55,14 @@ class TorchRunner:
     @torch.inference_mode()
     def launch(self, plan: StepPlan) -> FinishedStep:
         """Compute a plan with at least one slice. Raises what torch raises; pages of the plan are then undefined."""
-        batch = batch_of(plan.slices, self.kv.page_size, self.model.device)
+        slices = plan.slices + plan.padding
+        batch = batch_of(slices, self.kv.page_size, self.model.device)
         hidden = self.model.hidden(batch)
-        tokens, logprobs = self._draw(hidden, batch, [part for part in plan.slices if part.samples])
+        tokens, logprobs = self._draw(hidden, batch, [part for part in slices if part.samples])
+        if plan.padding:
+            self.kv.clear_null_page()
+            drawn = sum(part.samples for part in plan.slices)
+            tokens, logprobs = tokens[:drawn], logprobs[:drawn]
         return FinishedStep(StepOutput(tokens, logprobs, self._prompt_logprobs(hidden, batch, plan.slices)))
 
     def warm_up(self, lengths: tuple[int, ...] = (1, 1, 16)) -> None:

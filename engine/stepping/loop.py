@@ -23,13 +23,13 @@ from ..door import (
 )
 from .cost import Features, StepModel
 from .pages import PagePool
-from .plan import NOT_FINITE, Slice, StepOutput, StepPlan
+from .plan import Slice, StepOutput, StepPlan
 from .prefix import PrefixCache
 from .rope_lengths import RopeLengths
 from .scheduler import Scheduler
 from .sequence import Sequence
 from .settings import StepSettings
-from .telling import Drawn, drawn_tokens, prompt_logprobs_of, told_of
+from .telling import BROKEN, NOTHING, Drawn, drawn_by, prompt_logprobs_of, told_of
 
 Leaving = Literal["cancelled", "yielded"]
 
@@ -90,16 +90,17 @@ class StepLoop:
         if not draft.slices:
             return StepPlan(self._steps, ())
         self._steps += 1
-        plan = StepPlan(self._steps, tuple(draft.slices), draft.modelled, draft.decode_only, draft.target)
+        costs = draft.modelled, draft.decode_only, draft.target
+        plan = StepPlan(self._steps, tuple(draft.slices), *costs, tuple(draft.padding))
         self._flight = _Flight(plan, draft.sequences, draft.features, self._model.coefficients)
         return plan
 
     def commit(self, plan: StepPlan, output: StepOutput, *, run_seconds: float, plan_seconds: float = 0.0) -> Report:
         """Take in a step's tokens: append them, end sequences, name full pages, learn the step's time."""
         flight = self._land(plan)
-        drawn, prompt_logprobs = drawn_tokens(plan, output), prompt_logprobs_of(plan, output)
-        for sequence, piece, token, prompt in zip(flight.sequences, plan.slices, drawn, prompt_logprobs, strict=True):
-            self._commit_slice(piece, sequence, told_of(sequence, piece, prompt), token)
+        drawn, prompt_logprobs = drawn_by(plan, output), prompt_logprobs_of(plan, output)
+        for told in zip(flight.sequences, plan.slices, drawn, prompt_logprobs, strict=True):
+            self._commit_slice(*told)
         self._model.observe(flight.features, run_seconds)
         return self._report(_record(flight, run_seconds, plan_seconds))
 
@@ -175,9 +176,13 @@ class StepLoop:
             sequence.in_flight = False
         return flight
 
-    def _commit_slice(self, piece: Slice, sequence: Sequence, told: Result, drawn: Drawn | None) -> None:
+    def _commit_slice(self, sequence: Sequence, piece: Slice, drawn: Drawn, prompt: tuple[TokenLogprobs, ...]) -> None:
         sequence.computed = piece.end
-        if drawn is not None and drawn[0] == NOT_FINITE:
+        broken = drawn[0] == BROKEN
+        if broken or sequence.leaving:
+            drawn = NOTHING
+        told = told_of(sequence, piece, drawn, prompt)
+        if broken:
             self._pool.forget(sequence.pages)
             message = f"the model's output at position {piece.end} was not finite"
             self._end(told, sequence, sequence.leaving or "error", message)
@@ -185,17 +190,16 @@ class StepLoop:
         self._cache.register(sequence)
         if sequence.leaving:
             self._end(told, sequence, sequence.leaving)
-        elif drawn is not None:
-            self._take(told, sequence, *drawn)
+        elif told.tokens:
+            self._take(told, sequence)
         elif sequence.pending:
             self._results.append(told)
         else:
             self._end(told, sequence, "length")  # it draws nothing
 
-    def _take(self, told: Result, sequence: Sequence, token: int, logprobs: TokenLogprobs | None) -> None:
+    def _take(self, told: Result, sequence: Sequence) -> None:
         """Append a drawn token, and end the sequence if that ends it, or if its keys are to be turned anew."""
-        told = replace(told, tokens=(token,), logprobs=() if logprobs is None else (logprobs,))
-        outcome = sequence.take(token, self._context)
+        outcome = sequence.take(told.tokens[0], self._context)
         if outcome is not None:
             self._end(told, sequence, outcome)
         elif self._rope.outgrown(sequence):
@@ -249,15 +253,17 @@ class StepLoop:
 
 def _record(flight: _Flight, run_seconds: float, plan_seconds: float) -> StepRecord:
     plan = flight.plan
+    filled = sum([len(piece.tokens) for piece in plan.padding if not piece.decode])
     return StepRecord(
         number=plan.number,
-        slices=tuple(SliceRecord(s.seq, s.attempt, s.start, len(s.tokens), s.decode) for s in plan.slices),
-        prompt_tokens=flight.features.prompt,
-        decode_tokens=sum(piece.decode for piece in plan.slices),
+        slices=tuple([SliceRecord(s.seq, s.attempt, s.start, len(s.tokens), s.decode) for s in plan.slices]),
+        prompt_tokens=flight.features.prompt - filled,
+        decode_tokens=sum([piece.decode for piece in plan.slices]),
         modelled=plan.modelled,
         decode_only=plan.decode_only,
         target=plan.target,
         coefficients=flight.coefficients,
         plan_seconds=plan_seconds,
         run_seconds=run_seconds,
+        padding=sum([len(piece.tokens) for piece in plan.padding]),
     )

@@ -6,13 +6,14 @@ Knows no torch. A runner turns a StepPlan into tensors and answers with a StepOu
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from ..door import Sampling, TokenLogprobs
 
 NOT_FINITE = -1  # in StepOutput.tokens: this row's logits were not finite
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(msgspec.Struct, frozen=True, gc=False):  # one is made for every token: a dataclass takes ten times as long
     """One sequence's token range in a step.
 
     tokens: the ids at positions [start, start + len(tokens)). pages: the page table, covering at least the range's
@@ -45,13 +46,17 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """A step: slices in the order they run, decodes first. Costs are modelled seconds (door.StepRecord)."""
+    """A step: slices in the order they run, decodes first. Costs are modelled seconds (door.StepRecord).
+
+    padding: slices of no sequence, which are computed too; what they draw is in no StepOutput.
+    """
 
     number: int
     slices: tuple[Slice, ...]
     modelled: float = 0.0
     decode_only: float = 0.0
     target: float = 0.0
+    padding: tuple[Slice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

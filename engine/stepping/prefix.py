@@ -49,9 +49,10 @@ class PrefixCache:
 
     def register(self, sequence: Sequence) -> None:
         """Name the pages that a sequence has filled, to be called once their tokens are truly computed."""
-        if not self._serves(sequence):
+        full = sequence.computed // self._page_size
+        if full == sequence.named or not self._serves(sequence):
             return
-        for index in range(sequence.named, sequence.computed // self._page_size):
+        for index in range(sequence.named, full):
             self._pool.name(sequence.pages[index], self._digest(sequence, index))
             sequence.named = index + 1
 

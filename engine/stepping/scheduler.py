@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from .cost import TOLD_COST, Features, StepModel
+from .padding import Padding
 from .pages import PagePool
 from .plan import Slice
 from .prefix import PrefixCache
@@ -17,6 +18,7 @@ from .prompt_shares import Key, Want, part_tokens
 from .rope_lengths import RopeLengths
 from .sequence import Sequence
 from .settings import StepSettings
+from .slices import decode_slice, prompt_slice
 
 AUTO_TARGET = 2.5  # a step beside decodes may cost this many times what they cost alone
 # Where the target leaves less, prompts still get this many tokens a step in all, so that none starves. An automatic
@@ -85,15 +87,25 @@ class StepBudget:
 
 @dataclass(slots=True)
 class Draft:
-    """A step as decided: slices, their sequences in the same order, and who lost seat and pages for it."""
+    """A step as decided: slices, their sequences in the same order, and who lost seat and pages for it.
+
+    padding: as in StepPlan; `features` count it.
+    """
 
     slices: list[Slice] = field(default_factory=list)
     sequences: list[Sequence] = field(default_factory=list)
     preempted: list[Sequence] = field(default_factory=list)
+    padding: list[Slice] = field(default_factory=list)
     features: Features = field(default_factory=Features)
     modelled: float = 0.0
     decode_only: float = 0.0
     target: float = 0.0
+
+    def add(self, sequence: Sequence, piece: Slice) -> None:
+        """Let a sequence compute a slice in this step."""
+        self.slices.append(piece)
+        self.sequences.append(sequence)
+        sequence.in_flight = True
 
 
 class Scheduler:
@@ -110,6 +122,7 @@ class Scheduler:
         self._rope = RopeLengths(settings.rope_edge, settings.rope_switches)
         self.running: list[Sequence] = []
         self.waiting: deque[Sequence] = deque()
+        self._padding = Padding(settings.page_size, settings.chunk) if settings.padded else None
         self._mixed = 0  # steps in a row with prompts beside decodes
 
     def add(self, sequence: Sequence) -> None:
@@ -137,14 +150,19 @@ class Scheduler:
         draft = Draft()
         if self._settings.static and not self.running:
             self._seat_batch()
-        self._grow_decodes(draft)
-        decodes = [sequence for sequence in self.running if sequence.decodes]
+        decodes = self._grow_decodes(draft)
         for sequence in decodes:
-            self._add_slice(draft, sequence, 1)
-        context = sum(sequence.computed for sequence in decodes) + len(decodes)
-        budget = StepBudget(self._settings, self._model, Features(0, len(decodes), context))
+            draft.add(sequence, decode_slice(sequence, self._rope.stretch(sequence)))
+        context = sum([sequence.computed for sequence in decodes]) + len(decodes)
+        rows = len(decodes)
+        if self._padding and decodes:
+            draft.padding = self._padding.ended(self.running)
+            rows += len(draft.padding)
+            context += sum(piece.end for piece in draft.padding)
+        budget = StepBudget(self._settings, self._model, Features(0, rows, context))
         if not self._is_control(budget):
-            prompts = sorted((sequence for sequence in self.running if not sequence.decodes), key=_rank)
+            self._fill(draft, budget)
+            prompts = sorted([sequence for sequence in self.running if not sequence.decodes], key=_rank)
             parts = self._prompt_parts(draft, budget, prompts)
             self._continue_prompts(draft, budget, prompts, parts)
             if not draft.preempted and not self._settings.static:
@@ -155,24 +173,36 @@ class Scheduler:
         draft.decode_only, draft.target = budget.decode_only, budget.target
         return draft
 
+    def _fill(self, draft: Draft, budget: StepBudget) -> None:
+        """Fill shorter prompts up before any is computed to its end; a token is left for those, so that they run."""
+        while self._padding and (piece := self._padding.fill(budget.left(0) - 1)):
+            budget.spend(piece.start, len(piece.tokens))
+            draft.padding.append(piece)
+
     def _is_control(self, budget: StepBudget) -> bool:
         """Whether this step leaves prompts out, to show what the decodes cost alone: see CONTROL_EVERY."""
         return budget.target > 0.0 and self._mixed >= CONTROL_EVERY
 
-    def _grow_decodes(self, draft: Draft) -> None:
-        """Give each decode the page its token needs, preempting where none is left.
+    def _grow_decodes(self, draft: Draft) -> list[Sequence]:
+        """Those that decode, each with the page its token needs; some may be preempted for it.
 
         No slice is made yet, so none is taken back.
         """
-        for sequence in list(self.running):
-            if not sequence.decodes or sequence.computed < len(sequence.pages) * self._pool.page_size:
-                continue
-            while sequence.state == "running" and not self._pool.can_allocate(1):
-                victim = self._victim()
-                self.remove(victim)
-                draft.preempted.append(victim)
-            if sequence.state == "running":
-                self._pool.allocate(sequence.pages, 1)
+        page_size = self._pool.page_size
+        decodes = [sequence for sequence in self.running if sequence.decodes]
+        for sequence in decodes:
+            if sequence.computed == len(sequence.pages) * page_size:
+                self._grow(draft, sequence)
+        return [sequence for sequence in decodes if sequence.state == "running"] if draft.preempted else decodes
+
+    def _grow(self, draft: Draft, sequence: Sequence) -> None:
+        """One page more, preempting where none is left, until the sequence itself is: it may have been already."""
+        while sequence.state == "running" and not self._pool.can_allocate(1):
+            victim = self._victim()
+            self.remove(victim)
+            draft.preempted.append(victim)
+        if sequence.state == "running":
+            self._pool.allocate(sequence.pages, 1)
 
     def _victim(self) -> Sequence:
         """Who loses seat and pages, whoever is in need: the last by rank of the tenant that holds most for its weight.
@@ -229,7 +259,7 @@ class Scheduler:
                     parts[key] -= length
                 sequence.turns += budget.target > 0.0
                 budget.spend(sequence.computed, length, tells=tells)
-                self._add_slice(draft, sequence, length)
+                draft.add(sequence, prompt_slice(sequence, length, self._rope.stretch(sequence)))
 
     def _seat_newcomers(self, draft: Draft, budget: StepBudget, parts: dict[Key, int]) -> None:
         """First in, first seated: with pages for all its known tokens and one more, and with a slice in this step.
@@ -253,7 +283,7 @@ class Scheduler:
             if parts:
                 parts[key] -= length
             budget.spend(start, length, tells=sequence.tells_prompt)
-            self._add_slice(draft, sequence, length)
+            draft.add(sequence, prompt_slice(sequence, length, self._rope.stretch(sequence)))
 
     def _seat_batch(self) -> None:
         """First in, first seated, as many as seats and pages hold; some may have to wait for their first slice."""
@@ -263,6 +293,8 @@ class Scheduler:
             if not self._pool.can_allocate(fresh, sharing=hits):
                 break
             self._seat(self.waiting[0], hits, fresh)
+        if self._padding:
+            self._padding.seat(self.running)
 
     def _seat(self, sequence: Sequence, hits: list[int], fresh: int) -> None:
         self.waiting.remove(sequence)
@@ -270,31 +302,6 @@ class Scheduler:
         self._pool.allocate(sequence.pages, fresh)
         sequence.state = "running"
         insort(self.running, sequence, key=_age)
-
-    def _add_slice(self, draft: Draft, sequence: Sequence, length: int) -> None:
-        start, known = sequence.computed, len(sequence.tokens)
-        samples = start + length == known and sequence.draws
-        remembers = samples and sequence.sampling.needs_history
-        targets = sequence.tokens[start + 1 : min(start + length + 1, sequence.prompt_len)]
-        draft.slices.append(
-            Slice(
-                seq=sequence.seq,
-                attempt=sequence.attempt,
-                start=start,
-                tokens=tuple(sequence.tokens[start : start + length]),
-                pages=tuple(sequence.pages),
-                samples=samples,
-                position=known - sequence.prompt_len,
-                sampling=sequence.sampling,
-                decode=sequence.decodes,
-                known=tuple(sequence.tokens) if remembers else (),
-                prompt_len=sequence.prompt_len if remembers else 0,
-                targets=tuple(targets) if sequence.tells_prompt else (),
-                stretch=self._rope.stretch(sequence),
-            )
-        )
-        draft.sequences.append(sequence)
-        sequence.in_flight = True
 
     def check(self) -> None:
         """Assert that seats and order are kept and that every sequence is where its state says."""

@@ -14,30 +14,40 @@ class Sequence:
     """One attempt. `pages` is written by the PagePool alone, `state` by the Scheduler, the rest by the StepLoop.
 
     tokens: the prompt, outputs of earlier attempts, then what this attempt drew. known: their number at admission.
+    page_table: `pages` as they were when a slice was last made; pages are only ever added to an attempt's.
     computed: how many tokens have keys and values in `pages`. named: how many full pages the prefix cache was offered;
     digests: their chained hashes, kept so that nothing is hashed twice. hits: tokens found in the prefix cache.
     turns: steps that gave it prompt tokens beside decodes. in_flight: a slice of it is being computed.
     leaving: it was cancelled or yielded meanwhile and goes at commit.
+    draws: it may draw a token at all; otherwise its prompt alone is computed. tells_prompt: log probabilities of its
+    prompt are asked for, so that all of it must be computed. remembers: what it draws depends on all tokens so far.
+    decodes: its next slice is a decode, as this attempt has drawn a token, so exactly that one is pending. What was
+    known at admission is prompt work, also its last token and also after a preemption.
     """
 
     __slots__ = (
         "age",
         "attempt",
         "computed",
+        "decodes",
         "digests",
+        "draws",
         "group",
         "hits",
         "in_flight",
         "known",
         "leaving",
         "named",
+        "page_table",
         "pages",
         "prompt_len",
         "rank",
+        "remembers",
         "salt",
         "sampling",
         "seq",
         "state",
+        "tells_prompt",
         "tenant",
         "tier",
         "tokens",
@@ -59,9 +69,14 @@ class Sequence:
         self.group: int = admit.group
         self.age = (admit.order, admit.seq)  # the smallest is the oldest
         self.rank = (admit.tier, admit.priority, admit.order, admit.seq)  # the smallest is served first
+        self.draws = admit.sampling.max_tokens > 0
+        self.tells_prompt = admit.sampling.prompt_logprobs >= 0
+        self.remembers = admit.sampling.needs_history
+        self.decodes = False
         self.computed = 0
         self.hits = 0
         self.pages: list[int] = []
+        self.page_table: tuple[int, ...] = ()
         self.digests: list[bytes] = []
         self.named = 0
         self.turns = 0
@@ -79,31 +94,14 @@ class Sequence:
         """Tokens drawn for the request, over all attempts."""
         return len(self.tokens) - self.prompt_len
 
-    @property
-    def draws(self) -> bool:
-        """Whether it may draw a token at all: otherwise its prompt alone is computed."""
-        return self.sampling.max_tokens > 0
-
-    @property
-    def tells_prompt(self) -> bool:
-        """Whether log probabilities of its prompt are asked for, so that all of it must be computed."""
-        return self.sampling.prompt_logprobs >= 0
-
-    @property
-    def decodes(self) -> bool:
-        """Whether its next slice is a decode: this attempt has drawn a token, so exactly that one is pending.
-
-        What was known at admission is prompt work, also its last token and also after a preemption.
-        """
-        return len(self.tokens) > self.known
-
     def take(self, token: int, context: int) -> Outcome | None:
         """Append a drawn token; how that ends the sequence, or None.
 
         A stop id ends it unless fewer than min_tokens were drawn before it; stop wins over length.
         """
         self.tokens.append(token)
-        sampling, outputs = self.sampling, self.outputs
+        self.decodes = True
+        sampling, outputs = self.sampling, len(self.tokens) - self.prompt_len
         if token in sampling.stop_ids and outputs > sampling.min_tokens:
             return "stop"
         if outputs >= sampling.max_tokens or len(self.tokens) >= context:
@@ -114,6 +112,8 @@ class Sequence:
         """Assert the counts' own rules."""
         assert 0 <= self.computed < len(self.tokens), f"sequence {self.seq}: nothing pending"
         assert 1 <= self.prompt_len <= self.known <= len(self.tokens)
+        assert self.page_table == tuple(self.pages[: len(self.page_table)]), f"sequence {self.seq}: pages changed"
+        assert self.decodes == (len(self.tokens) > self.known), f"sequence {self.seq}: decodes, or it does not"
         assert self.pending == 1 or not self.decodes, f"sequence {self.seq}: drew a token before it caught up"
         assert self.state == "running" or not self.pages, f"sequence {self.seq} is {self.state} and holds pages"
         assert self.state == "running" or not self.in_flight, f"sequence {self.seq} is {self.state} and in flight"

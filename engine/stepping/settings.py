@@ -12,6 +12,7 @@ class StepSettings:
     edge all positions of a sequence change, so one that outgrows it is computed anew (longrope); else each position
     keeps the scaling it was computed with (dynamic).
     static: newcomers are seated only when nothing runs, so that a batch stays as it is until all of it has ended.
+    padded: static, and every sequence of a batch is computed as long as the longest: see padding.py.
     """
 
     step_tokens: int
@@ -26,6 +27,7 @@ class StepSettings:
     rope_edge: int = 0
     rope_switches: bool = False
     static: bool = False
+    padded: bool = False
 
     @property
     def pool_tokens(self) -> int:

@@ -6,7 +6,7 @@ differs from the `tokenizers` library's decoder of byte tokens: that one turns a
 wrong, which nobody can know while the run goes on; here the good characters of a run stay, as in sentencepiece itself.
 """
 
-import codecs
+from codecs import utf_8_decode
 from collections.abc import Sequence
 
 from .pieces import Pieces
@@ -23,32 +23,40 @@ class Detokenizer:
         self._skip_special = skip_special
         self._strip_left = pieces.strip_most
         self._strip_beginning(prompt_ids)
-        errors = "surrogateescape" if pieces.mark_each_byte else "replace"
-        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors)
-        self._utf8.decode(self._tail(prompt_ids))
-        unfinished = self._utf8.getstate()[0]
-        self._prompt_marks = len(unfinished.decode("utf-8", errors))  # what the prompt's text shows for them
+        self._errors = "surrogateescape" if pieces.mark_each_byte else "replace"
+        self._held = b""  # of an unfinished character
+        self._decode(self._tail(prompt_ids))
+        self._prompt_marks = len(self._held.decode("utf-8", self._errors))  # what the prompt's text shows for them
 
     @property
     def pending(self) -> bool:
         """Whether bytes of an unfinished character are held back."""
-        return bool(self._utf8.getstate()[0])
+        return bool(self._held)
 
     def push(self, ids: Sequence[int]) -> str:
         """The text that these ids add, as far as its characters are complete."""
-        return self._own(self._utf8.decode(b"".join([self._bytes(token) for token in ids])))
+        data = self._bytes(ids[0]) if len(ids) == 1 else b"".join([self._bytes(token) for token in ids])
+        return self._own(self._decode(data))
 
     def finish(self) -> str:
         """What is held back, as U+FFFD."""
-        return self._own(self._utf8.decode(b"", final=True))
+        return self._own(self._decode(b"", final=True))
+
+    def _decode(self, data: bytes, *, final: bool = False) -> str:
+        """The characters that are complete with `data`, or all of them."""
+        data = self._held + data
+        text, used = utf_8_decode(data, self._errors, final)
+        self._held = data[used:]
+        return text
 
     def _own(self, text: str) -> str:
         """Less what belongs to the prompt; U+FFFD for undecodable bytes."""
+        mark_each_byte = self._pieces.mark_each_byte
         if self._prompt_marks and text:
-            broken = ord(text[0]) in UNDECODABLE if self._pieces.mark_each_byte else text[0] == "\ufffd"
+            broken = ord(text[0]) in UNDECODABLE if mark_each_byte else text[0] == "\ufffd"
             text = text[self._prompt_marks if broken else 1 :]
             self._prompt_marks = 0
-        return text.translate(UNDECODABLE) if self._pieces.mark_each_byte else text
+        return text.translate(UNDECODABLE) if mark_each_byte else text
 
     def _bytes(self, token: int) -> bytes:
         data = self._pieces.of(token, skip_special=self._skip_special)

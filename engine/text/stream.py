@@ -2,14 +2,14 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from .detokenizer import Detokenizer
 from .stops import StopMatcher
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True, gc=False):  # made for every token, for which a dataclass takes too long
     """Text that can be shown and the ids that belong to it. `stopped`: the stop string that ended the answer."""
 
     text: str
@@ -37,6 +37,7 @@ class TextStream:
         special_stops: Mapping[int, str] | None = None,
     ) -> None:
         self._detokenizer = detokenizer
+        self._has_stops = bool(stops)
         self._matcher = StopMatcher(stops, include=include_stop)
         self._min_tokens = min_tokens
         self._include_stop = include_stop
@@ -53,7 +54,9 @@ class TextStream:
 
     def push(self, ids: Sequence[int], stop_id: int | None = None) -> Piece:
         """Take new tokens. `stop_id`: the last of `ids` ended the answer; without include_stop it has no text."""
-        shown: list[str] = []
+        if len(ids) == 1 and stop_id is None and not (self._has_stops or self._waiting or self._ended):
+            return self._push_plain(ids[0])
+        shown = ""
         last = len(ids) - 1
         for place, token in enumerate(ids):
             if self._ended:
@@ -61,12 +64,22 @@ class TextStream:
             self.count += 1
             ends = stop_id is not None and place == last
             safe, stopped = self._match(self._last_text(token) if ends else self._detokenizer.push((token,)))
-            shown.append(safe)
+            shown += safe
             self._waiting.append((token, self._decoded + self._detokenizer.pending))
             if stopped is not None:
                 self._ended = True
-                return Piece("".join(shown), self._leave_all(), stopped)
-        return Piece("".join(shown), self._leave())
+                return Piece(shown, self._leave_all(), stopped)
+        return Piece(shown, self._leave())
+
+    def _push_plain(self, token: int) -> Piece:
+        """Most tokens: nothing is held back and no stop string looked for. As push(), in half the time."""
+        self.count += 1
+        text = self._detokenizer.push((token,))
+        self._decoded += len(text)
+        if not self._detokenizer.pending:
+            return Piece(text, (token,))
+        self._waiting.append((token, self._decoded + 1))
+        return Piece(text, ())
 
     def finish(self) -> Piece:
         """What is still held back, at the end of the answer."""
@@ -86,7 +99,7 @@ class TextStream:
 
     def _match(self, text: str) -> tuple[str, str | None]:
         self._decoded += len(text)
-        if self.count < self._min_tokens:
+        if not self._has_stops or self.count < self._min_tokens:
             return text, None
         return self._matcher.push(text)
 
@@ -99,6 +112,6 @@ class TextStream:
         return tuple(ids)
 
     def _leave_all(self) -> tuple[int, ...]:
-        ids = tuple(token for token, _ in self._waiting)
+        ids = tuple([token for token, _ in self._waiting])
         self._waiting.clear()
         return ids
