@@ -23,13 +23,23 @@ class Seats:
     """Owner of who waits and who was sent.
 
     pages: what a sequence needs to begin. may: what bars a tenant's next one for now, its share apart. shared: tenants
-    keep to shares, and yield for each other.
+    keep to shares, and yield for each other. static: batches stay as they are: nobody is sent ahead of need or yields.
     """
 
-    def __init__(self, room: FairRoom, info: Ready, pages: Callable[[int], int], may: May, *, shared: bool) -> None:
+    def __init__(
+        self,
+        room: FairRoom,
+        info: Ready,
+        pages: Callable[[int], int],
+        may: May,
+        *,
+        shared: bool,
+        static: bool = False,
+    ) -> None:
         shares = Shares(Room(info.seats, info.pages), room.part) if shared else None
         self.room = room
         self._pages = pages
+        self._static = static
         self._seating = Seating(room, self._need, shares=shares, may=may)
         self._left = RoomLeft(info.seats, info.pages)
         self._ahead: set[int] = set()  # sent without room, and not seen to run yet
@@ -46,7 +56,7 @@ class Seats:
     def next(self) -> Ticket | None:
         """Who is sent now, if anybody."""
         ticket = self._seating.next(self._left.free)
-        if ticket is None and self._left.can_wait and not self._is_shared:
+        if ticket is None and self._left.can_wait and not self._is_shared and not self._static:
             ticket = self._seating.next(ANYTHING)
         return ticket
 
@@ -58,10 +68,15 @@ class Seats:
         self._left.send(orders, pages)
         self._seating.take(ticket)
 
+    @property
+    def free(self) -> Room:
+        """Seats and pages that the worker has left, less what was sent since it said so."""
+        return self._left.free
+
     def give_back(self) -> list[int]:
         """Sequences that the worker should give back: those ahead of need, and at most one a step that runs."""
         shares = self._seating.shares
-        if shares is None or not self._is_shared:
+        if shares is None or not self._is_shared or self._static:
             return []
         called = sorted(self._ahead)
         self._ahead.clear()
@@ -77,10 +92,10 @@ class Seats:
         self._left.report(report.orders, report.headroom)
         self._may_yield = self._may_yield or report.step is not None
 
-    def grow(self, seq: int) -> None:
-        """A sequence was seen to run; it holds the pages that it would need to begin now."""
+    def grow(self, seq: int, *, ends: bool = False) -> None:
+        """A sequence was seen to run; it holds the pages that it would need to begin now. ends: with its next token."""
         self._ahead.discard(seq)
-        self._seating.grow(seq, self._pages(seq))
+        self._seating.grow(seq, self._pages(seq), ends=ends)
 
     def back(self, ticket: Ticket) -> None:
         """A sequence that was sent waits again."""

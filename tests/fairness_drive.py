@@ -13,6 +13,7 @@ from fairstep.fairness.drr import DeficitRoundRobin
 from fairstep.fairness.fair_room import FairRoom
 from fairstep.fairness.pricing import UNIT, CostKind, CostModel
 from fairstep.fairness.ticket import Ticket
+from fairstep.fairness.tier_room import everybody
 from fairstep.fairness.tiers import Tiers
 
 WEIGHTS = (1, 1, 2, 4)
@@ -85,8 +86,8 @@ class Meter:
 class MeteredTurns(DeficitRoundRobin):
     """Deficit round robin that tells what it is charged."""
 
-    def __init__(self, quantum: int, told: Callable[[str, int], None]) -> None:
-        super().__init__(quantum)
+    def __init__(self, quantum: int, told: Callable[[str, int], None], bypass: int = 0) -> None:
+        super().__init__(quantum, bypass)
         self._told = told
 
     def charge(self, tenant: str, units: int) -> None:
@@ -105,28 +106,33 @@ class Running:
 class History:
     """A seeded history: tenants with habits of their own in one or two tiers, seats, and everything that can happen.
 
-    turns: makes the policy from a quantum and from whom to tell each charge.
+    turns: makes the policy from a quantum, from whom to tell each charge, and from bypass. With a bypass, tenants are
+    over their share at times; the promise is for them too.
     """
 
-    def __init__(self, seed: int, turns: Callable[[int, Callable[[str, int], None]], DeficitRoundRobin]) -> None:
+    def __init__(
+        self, seed: int, turns: Callable[[int, Callable[[str, int], None], int], DeficitRoundRobin], bypass: int = 0
+    ) -> None:
         self.random = random.Random(seed)
         choose = self.random.choice
         self.seats = choose((1, 2, 4, 8, 16))
         kind: CostKind = choose(("tokens", "tokens", "adaptive", "requests"))
         quantum = choose((1, 2, 5)) * UNIT if kind == "requests" else choose((20, 100, 500, 2000)) * UNIT
         self.tiers = choose((1, 1, 2))
-        self.meters = [Meter(quantum) for _ in range(self.tiers)]
+        self.meters = [Meter(quantum * (1 + bypass)) for _ in range(self.tiers)]
         self.names = [f"t{i}" for i in range(self.random.randint(2, 5))]
         self.habits = {name: self._habit() for name in self.names}
         tiers = iter(self.meters)  # a tier's turns are made when it is first seen, the lowest first
         least = {1: 100} if self.tiers == 2 and self.random.random() < 0.5 else {}
         billing = Billing(CostModel(kind=kind), expects=self.random.random() < 0.8)
-        make_turns = lambda: turns(quantum, self._teller(next(tiers)))  # noqa: E731
+        make_turns = lambda: turns(quantum, self._teller(next(tiers)), bypass)  # noqa: E731
         self.room = FairRoom(make_turns, billing, Tiers(least, quantum), quantum=quantum)
         self.running: dict[int, Running] = {}
         self.waiting: dict[int, Ticket] = {}
         self.lengths: dict[int, Running] = {}
         self.barred: set[str] = set()
+        self.bypass = bypass
+        self.over: set[str] = set()  # who holds more than its share
         self.kept: tuple[int, str] | None = None  # the tier and tenant that room is kept for
         self.admitting = False
         self.seqs = 0
@@ -186,6 +192,8 @@ class History:
                 self._leave(seq)
         if self.random.random() < 0.1:
             self.barred = {name for name in self.names if self.random.random() < 0.2}
+        if self.bypass and self.random.random() < 0.1:
+            self.over = {name for name in self.names if self.random.random() < 0.5}
         if self.random.random() < 0.05 and self.waiting:
             kept = self.random.choice(list(self.waiting.values()))
             self.room.keep(kept)
@@ -194,7 +202,8 @@ class History:
 
     def _admit(self) -> None:
         while len(self.running) < self.seats:
-            ticket = self.room.head(lambda ticket: ticket.tenant not in self.barred)
+            within = (lambda ticket: ticket.tenant not in self.over) if self.bypass else everybody
+            ticket = self.room.head(lambda ticket: ticket.tenant not in self.barred, within)
             if ticket is None:
                 return
             if self.kept == (ticket.tier, ticket.tenant):

@@ -34,6 +34,14 @@ def test_cached_tokens_come_back_with_the_first_report_and_only_then() -> None:
     assert billing.spent(1, cached=99, recomputed=1) == 0
 
 
+def test_whoever_is_called_back_before_it_began_gets_its_cached_tokens_when_it_does() -> None:
+    billing = Billing(CostModel())
+    billing.admit(ticket())
+    assert billing.spent(1) == billing.admit(ticket()) == 0
+    assert billing.spent(1, cached=40, computed=60) == -36 * UNIT
+    assert billing.spent(1, cached=99, recomputed=1) == 0
+
+
 def test_outputs_beyond_the_usual_cost_as_they_come_and_missing_ones_come_back() -> None:
     billing = Billing(CostModel())
     finished(billing, 3)

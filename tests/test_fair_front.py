@@ -104,14 +104,14 @@ def test_a_higher_tier_goes_before_all_of_a_lower_one() -> None:
         *(Arrival(at=0.0, tenant="high", prompt_tokens=8, outputs=30) for _ in range(12)),
     ]
     terms = (TenantTerms("low", tier=1, weight=9), TenantTerms("high", tier=0))
-    log = simulator(Trace.of("tiers", arrivals, tenants=terms)).run()
+    log = simulator(Trace.of("tiers", arrivals, book=Tenants(tenants=terms))).run()
     sent = {name: [s.sent_at or 0.0 for s in log.stories if s.arrival.tenant == name] for name in ("low", "high")}
     assert max(sent["high"]) <= sorted(sent["low"])[8], "no seat that became free went to the lower tier before"
 
 
 def test_max_running_lets_a_tenant_wait_while_seats_are_free() -> None:
     arrivals = [Arrival(at=0.0, tenant="A", prompt_tokens=4, outputs=10) for _ in range(6)]
-    run = simulator(Trace.of("most", arrivals, tenants=(TenantTerms("A", max_running=2),)))
+    run = simulator(Trace.of("most", arrivals, book=Tenants(tenants=(TenantTerms("A", max_running=2),))))
     running = []
     receive = run.front.receive
 

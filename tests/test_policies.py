@@ -27,7 +27,7 @@ def test_vtc_alternates(policy: Policy) -> None:
 
 
 def test_drr_gives_turns_of_a_quantum() -> None:
-    assert order_of("drr", {"a": 500, "b": 500}) == "aabbaabb"
+    assert order_of("drr", {"a": 250, "b": 250}) == "aabbaabb"
 
 
 def test_only_plain_vtc_expects_no_outputs() -> None:
@@ -44,5 +44,5 @@ def test_only_plain_vtc_expects_no_outputs() -> None:
 
 
 def test_a_round_gives_about_one_request() -> None:
-    assert default_quantum(CostModel()) == 1000 * UNIT
+    assert default_quantum(CostModel()) == 500 * UNIT
     assert default_quantum(CostModel(kind="requests")) == UNIT

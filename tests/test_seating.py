@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from fairstep.fairness.policies import make_room
+from fairstep.fairness.pricing import UNIT
 from fairstep.fairness.seating import Seating
 from fairstep.fairness.shares import NOTHING, Room, Shares
 from fairstep.fairness.ticket import Ticket
 from fairstep.fairness.tier_room import May, everybody
+from fairstep.fairness.yield_budget import MOST
 
 
 def need(ticket: Ticket) -> Room:
@@ -23,6 +25,7 @@ class Machine:
     whole: Room
     shared: bool = True
     may: May = everybody
+    quantum: int = 1000 * UNIT  # a request of one page
     step: int = 0
     seqs: int = 0
     left: dict[int, int] = field(default_factory=dict)  # steps, of sequences that run
@@ -32,7 +35,7 @@ class Machine:
     yields: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        room = make_room("drr")
+        room = make_room("drr", quantum=self.quantum)
         shares = Shares(self.whole, room.part) if self.shared else None
         self.seating = Seating(room, need, shares=shares, may=lambda ticket: self.may(ticket))
 
@@ -152,6 +155,18 @@ def test_nobody_takes_room_that_owes_a_quantum_more_than_whom_it_would_take_it_f
     assert machine.running("b") > 1
 
 
+def test_who_is_in_need_always_takes_room_and_others_by_a_budget() -> None:
+    machine = Machine(Room(40, 400), quantum=100_000 * UNIT)
+    machine.arrive("a", 100)
+    machine.run(3)
+    machine.arrive("b", 30)
+    machine.run(60)
+    assert len(machine.yields) == 5 + MOST == machine.running("b")  # a quarter of its 20 seats
+    (newcomer,) = machine.arrive("c")
+    machine.run(3)
+    assert newcomer in machine.started
+
+
 def test_nobody_yields_for_what_yields_alone_cannot_seat() -> None:
     machine = flooded(pages=10)
     (large,) = machine.arrive("b", pages=60)
@@ -223,3 +238,11 @@ def test_capped_limited_and_free_tenants_never_block_one_another(seed: int) -> N
         assert machine.left or machine.seating.next(machine.free), "nobody is admitted, and nobody runs"
         machine.run(1)
     assert not machine.left and machine.started.keys() == machine.tickets.keys()
+
+
+def test_nobody_yields_where_room_comes_free_with_the_next_step_anyway() -> None:
+    machine = flooded()
+    machine.arrive("b")
+    machine.seating.grow(1, 1, ends=True)
+    machine.run(1)
+    assert not machine.yields

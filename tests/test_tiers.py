@@ -33,6 +33,17 @@ def test_each_tier_gets_its_minimum_up_to_one_charge(one: int, two: int, a: int,
         assert abs(low - sum(got) * least / 1000) <= 2 * max(a, b, c)
 
 
+def test_new_minimum_shares_count_at_once_and_what_is_owed_stays() -> None:
+    tiers = Tiers({1: 100, 2: 100}, 1000)
+    tiers.served(0, 100, [0, 1, 2])
+    tiers.set_least({1: 500, 3: 50})
+    assert [tiers.owed(tier) for tier in (1, 2, 3)] == [10, 0, 0]
+    tiers.served(0, 100, [0, 1, 2, 3])
+    assert [tiers.owed(tier) for tier in (1, 2, 3)] == [60, 0, 5]
+    tiers.set_least({})
+    assert tiers.order([0, 1, 2, 3]) == [0, 1, 2, 3]
+
+
 def test_work_in_its_own_order_pays_nothing() -> None:
     tiers = Tiers({1: 100}, 100)
     for _ in range(50):

@@ -4,40 +4,40 @@ The plain policy that the fair ones are compared with, in the same room and with
 """
 
 from .tenant_queue import Key
-from .turn_heap import TurnHeap
-from .turns import MayTenant
+from .turn_order import TurnOrder
+from .turns import MayTenant, anybody
 
 
 class Arrivals:
     """Turns by the key of each tenant's next sequence. One owner: a tier's room."""
 
     def __init__(self) -> None:
-        self._heap: TurnHeap[Key] = TurnHeap()
+        self._order: TurnOrder[Key] = TurnOrder()
 
     def enter(self, tenant: str, weight: int) -> None:
         """A tenant has somebody waiting now; head() says who."""
-        assert tenant not in self._heap, f"{tenant} waits already"
-        self._heap.set(tenant, ())
+        assert tenant not in self._order, f"{tenant} waits already"
+        self._order.set(tenant, ())
 
     def leave(self, tenant: str) -> None:
         """A tenant has nobody waiting any more."""
-        self._heap.drop(tenant)
+        self._order.drop(tenant)
 
     def weigh(self, tenant: str, weight: int) -> None:
         """Weights don't count."""
 
     def head(self, tenant: str, key: Key) -> None:
         """A waiting tenant's next sequence is another one."""
-        assert tenant in self._heap, f"{tenant} does not wait"
-        self._heap.set(tenant, key)
+        assert tenant in self._order, f"{tenant} does not wait"
+        self._order.set(tenant, key)
 
-    def first(self, may: MayTenant) -> str | None:
-        """The tenant with the most urgent sequence."""
-        return self._heap.first(may)
+    def first(self, may: MayTenant, within: MayTenant = anybody) -> str | None:
+        """The tenant with the most urgent sequence; shares don't count."""
+        return self._order.first(may)
 
     def start(self, tenant: str) -> None:
         """There are no rounds to go on to."""
-        assert tenant in self._heap, f"{tenant} does not wait"
+        assert tenant in self._order, f"{tenant} does not wait"
 
     def charge(self, tenant: str, units: int) -> None:
         """Charges don't count."""
@@ -48,8 +48,14 @@ class Arrivals:
 
     def forget(self, tenant: str) -> bool:
         """Nothing is kept of a tenant that doesn't wait."""
-        return tenant not in self._heap
+        return tenant not in self._order
+
+    def copy(self) -> "Arrivals":
+        """Another one in the same state, to be played with."""
+        other = Arrivals()
+        other._order = self._order.copy()
+        return other
 
     def check(self) -> None:
         """Assert that every waiting tenant has shown its next sequence."""
-        self._heap.check()
+        self._order.check()

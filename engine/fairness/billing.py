@@ -15,7 +15,7 @@ from .ticket import Ticket
 class _Bill:
     """One sequence. expected: outputs charged in advance. charged: units so far, less what was given back.
 
-    cached: prompt tokens that its first attempt found, None before that told. done: prompt tokens found or computed.
+    cached: prompt tokens that were found when it began, None before that. done: prompt tokens found or computed.
     """
 
     tenant: str
@@ -92,12 +92,12 @@ class Billing:
     ) -> int:
         """What a Report tells of a sequence; the units to charge beside what was charged (negative: to give back).
 
-        cached: counts once, with the first Report of the first attempt: what a later one finds is its own work.
+        cached: counts once, with the first Report of anything done: what a later attempt finds is its own work.
         computed, recomputed: tokens of prompt and outputs, as in a Result. micros: modelled microseconds of the steps,
         its part of them.
         """
         bill = self._bills[seq]
-        if bill.cached is None:
+        if bill.cached is None and (cached or computed or outputs):  # else it was called back before it began
             bill.cached = bill.done = min(cached, bill.prompt_tokens)
         bill.outputs += outputs
         bill.micros += micros

@@ -3,10 +3,12 @@
 Pure. It knows no pages: who may not now, and who is within its share, is the caller's knowledge.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from .billing import Billing
+from .quantum import AutoQuantum
+from .queue_book import QueueBook
 from .tenant_queue import Key, by_urgency
 from .ticket import Ticket
 from .tier_room import May, Standing, TierRoom, everybody
@@ -19,6 +21,7 @@ class FairRoom:
 
     A sequence is added, taken, and ended; between, spent() says what it really takes, and add() lets it wait again. Who
     waits again has paid, and goes before new sequences of its tenant's. quantum: units, about one request's cost.
+    sizing: what chooses it anew now and then.
     """
 
     def __init__(
@@ -29,11 +32,13 @@ class FairRoom:
         *,
         quantum: int,
         key: Callable[[Ticket], Key] = by_urgency,
+        sizing: AutoQuantum | None = None,
     ) -> None:
         self.billing = billing
-        self.quantum = quantum
+        self.quantum = self.largest_quantum = quantum
+        self._sizing = sizing
         self._make_turns = turns
-        self._key = key
+        self.key = key
         self._order = tiers
         self._tiers: dict[int, TierRoom] = {}
         self._waiting: dict[int, Ticket] = {}
@@ -53,7 +58,7 @@ class FairRoom:
             ticket = replace(ticket, again=True)
         tier = self._tiers.get(ticket.tier)
         if tier is None:
-            tier = self._tiers[ticket.tier] = TierRoom(ticket.tier, self._make_turns(), self._key)
+            tier = self._tiers[ticket.tier] = TierRoom(ticket.tier, self._make_turns(), self.key)
         cost = self.billing.price(ticket)
         tier.add(ticket, cost)
         self._waiting[ticket.seq], self._costs[ticket.seq] = ticket, cost
@@ -63,8 +68,8 @@ class FairRoom:
     def head(self, may: May = everybody, within: May = everybody) -> Ticket | None:
         """The next one; asking changes nothing.
 
-        may: tenants whose own next one may not now are passed over. within: so are those over their share, as long as
-        another tenant of the tier may be served instead.
+        may: tenants whose own next one may not now are passed over. within: so are those over their share, for as long
+        as the tier's turns allow.
         """
         for number in self._order.order(self._waiting_tiers()):
             kept = self._kept[1] if self._kept and self._kept[0] == number else None
@@ -87,6 +92,9 @@ class FairRoom:
         self._running[ticket.seq] = ticket
         if self._kept == (ticket.tier, ticket.tenant):
             self._kept = None
+        if self._sizing and units:
+            self.quantum = self._sizing.admitted(units)
+            self.largest_quantum = max(self.largest_quantum, self.quantum)
         return ticket
 
     def keep(self, ticket: Ticket | None) -> None:
@@ -104,6 +112,10 @@ class FairRoom:
             return False
         self.end(seq, natural=False)
         return True
+
+    def set_least(self, least: Mapping[int, int]) -> None:
+        """Change the minimum shares of tiers (thousandths), from the next sequence on."""
+        self._order.set_least(least)
 
     # --- what it takes
 
@@ -150,6 +162,14 @@ class FairRoom:
         """Units a tenant owes by the policy's book (negative: has left)."""
         return self._tiers[tier].debt(tenant) if tier in self._tiers else 0
 
+    def book(self, tier: int) -> QueueBook:
+        """What waits in a tier that was ever waited in, in sums."""
+        return self._tiers[tier].book
+
+    def turns(self, tier: int) -> Turns:
+        """A tier's turns as they are, to be played forward."""
+        return self._tiers[tier].turns() if tier in self._tiers else self._make_turns()
+
     def standings(self) -> Iterator[Standing]:
         """All tenants that are known, tier by tier."""
         for number in sorted(self._tiers):
@@ -159,6 +179,8 @@ class FairRoom:
         """Assert that tickets, queues, turns and bills agree."""
         self.billing.check()
         self._order.check()
+        if self._sizing:
+            self._sizing.check()
         for tier in self._tiers.values():
             tier.check()
         assert sum(tier.waiting for tier in self._tiers.values()) == len(self._waiting), "tickets and queues disagree"

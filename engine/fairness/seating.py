@@ -12,6 +12,7 @@ from .fair_room import FairRoom
 from .shares import Holding, Room, Shares
 from .ticket import Ticket
 from .tier_room import May, everybody
+from .yield_budget import YieldBudget
 from .yields import choose_yield, somebody_could
 
 
@@ -30,6 +31,7 @@ class Seating:
         self._need = need
         self._may = may
         self._yielded: set[int] = set()  # sequences that gave their seat back and are not over
+        self._budget = YieldBudget()
 
     def next(self, free: Room) -> Ticket | None:
         """Who is seated now; None if nobody may, or if the one whose turn it is does not fit: nobody jumps it."""
@@ -40,20 +42,22 @@ class Seating:
         """Seat whom next() gave, and charge its tenant."""
         need = self._need(ticket)
         self.room.take(ticket)
+        self._budget.admitted()
         if self.shares:
             spared = ticket.seq in self._yielded
             self.shares.hold(Holding(ticket.seq, ticket.order, ticket.tier, ticket.tenant, need.pages, spared))
 
-    def grow(self, seq: int, pages: int) -> None:
-        """A seated sequence holds so many pages now."""
-        if self.shares and (holding := self.shares.holding(seq)) and holding.pages != pages:
-            self.shares.hold(replace(holding, pages=pages))
+    def grow(self, seq: int, pages: int, *, ends: bool = False) -> None:
+        """A seated sequence holds so many pages now. ends: with its next step: nobody need yield for its room."""
+        if self.shares and (holding := self.shares.holding(seq)) and (holding.pages != pages or ends):
+            self.shares.hold(replace(holding, pages=pages, leaving=holding.leaving or ends))
 
     def choose_yield(self, free: Room) -> int | None:
         """The sequence that should give its room back, if a tenant under its share lacks room for its next one.
 
         That tenant goes first from now on; nobody else is seated in its tier until it is. The ledger has the last word:
-        nobody takes room from a tenant of its tier if it owes a quantum more than that one, by weight.
+        nobody takes room from a tenant of its tier if it owes a quantum more than that one, by weight. One that holds a
+        quarter of its share or more needs a yield of the budget for that.
         """
         tier = self.room.top_tier
         if not self.shares or tier is None or not somebody_could(self.shares, tier):
@@ -65,6 +69,8 @@ class Seating:
         victim = choose_yield(self.shares, claimant.tier, claimant.tenant, need, free, self._may_ask(claimant))
         if victim is None:
             return None
+        if not self._is_in_need(claimant):
+            self._budget.spend()
         self.shares.hold(replace(victim, leaving=True))
         self.room.keep(claimant)
         return victim.seq
@@ -98,9 +104,24 @@ class Seating:
 
     def _may_claim(self, ticket: Ticket) -> bool:
         assert self.shares is not None
+        if not self._can_pay(ticket) and not any(tier > ticket.tier for tier, _ in self.shares.tenants()):
+            return False
         return self.shares.is_under(ticket.tier, ticket.tenant) and self._may(ticket)
 
+    def _can_pay(self, ticket: Ticket) -> bool:
+        """Whether its tenant may take room from another of its tier."""
+        assert self.shares is not None
+        return self._is_in_need(ticket) or self._budget.can_spend()
+
+    def _is_in_need(self, ticket: Ticket) -> bool:
+        """Whether its tenant holds less than a quarter of its share."""
+        assert self.shares is not None
+        held = self.shares.held(ticket.tier, ticket.tenant)
+        return not held.seats or self.shares.compare(ticket.tier, ticket.tenant, held + held + held + held) < 0
+
     def _may_ask(self, claimant: Ticket) -> Callable[[str], bool]:
+        if not self._can_pay(claimant):
+            return lambda tenant: False
         more = self._debt_by_weight(claimant.tier, claimant.tenant) - self.room.quantum
         return lambda tenant: more <= max(Fraction(0), self._debt_by_weight(claimant.tier, tenant))
 

@@ -7,14 +7,15 @@ Resource Fairness", NSDI 2011). All in integers: parts are compared crosswise, n
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+import msgspec
+
 THOUSAND = 1000
 CAP = 1500  # a tenant may hold so many thousandths of its share while others wait
 
 Part = Callable[[int, str], tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(msgspec.Struct, frozen=True, gc=False):  # made for each tenant that is asked: a dataclass takes too long
     """Seats and pages: what there is, what is free, what a sequence needs."""
 
     seats: int
@@ -37,7 +38,7 @@ NOTHING = Room(0, 0)
 class Holding:
     """A sequence that has a seat, or was sent for one. order: the smallest came first.
 
-    spared: it has yielded before, and will not again. leaving: it was asked to yield.
+    spared: it has yielded before, and will not again. leaving: it was asked to yield, or ends with its next step.
     """
 
     seq: int
@@ -56,7 +57,7 @@ class Holding:
 class Shares:
     """Owner of what is held. part: a tenant's weight, and that of all of its tier that wait or run (FairRoom.part).
 
-    coming: the room of sequences that were asked to yield and still hold it.
+    coming: the room of sequences that are leaving and still hold it.
     """
 
     def __init__(self, whole: Room, part: Part, *, cap: int = CAP) -> None:

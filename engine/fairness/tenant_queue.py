@@ -31,6 +31,7 @@ class TenantQueue:
         self._key = key
         self._tickets: dict[int, Ticket] = {}
         self._line: list[Key] = []
+        self._head: Ticket | None = None  # kept, as it is asked for more often than it changes
 
     def __len__(self) -> int:
         return len(self._line)
@@ -40,20 +41,27 @@ class TenantQueue:
         assert ticket.seq not in self._tickets, f"sequence {ticket.seq} waits already"
         self._tickets[ticket.seq] = ticket
         insort(self._line, self._place(ticket))
+        self._find_head()
 
     def head(self) -> Ticket | None:
         """The next one, without taking it."""
-        return self._tickets[-int(self._line[-1][-1])] if self._line else None
+        return self._head
 
     def remove(self, seq: int) -> Ticket:
         """Take a sequence out wherever it stands."""
         ticket = self._tickets.pop(seq)
         del self._line[bisect_left(self._line, self._place(ticket))]
+        self._find_head()
         return ticket
 
     def check(self) -> None:
         """Assert order and books."""
         assert self._line == sorted(map(self._place, self._tickets.values())), "line and tickets disagree"
+        first = min(self._tickets.values(), key=self._key, default=None)
+        assert self._head is first, "another one is next"
+
+    def _find_head(self) -> None:
+        self._head = self._tickets[-int(self._line[-1][-1])] if self._line else None
 
     def _place(self, ticket: Ticket) -> Key:
         """The key turned round, so that the smallest comes last."""

@@ -4,11 +4,13 @@ Pure. Which turns (deficit round robin, VTC, arrival) is handed in; so is what a
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from .queue_book import QueueBook
+from .swings import Swings
 from .tenant_queue import Key, TenantQueue
 from .ticket import Ticket
-from .turns import Turns
+from .turns import MayTenant, Turns, anybody
 
 MOST_IDLE = 1000  # tenants with nothing waiting or running whose books are kept for show
 
@@ -25,7 +27,8 @@ class Standing:
     """A tenant of a tier. share: its weight by those of all tenants of the tier that wait or run; 0 if it does neither.
 
     waiting, running: sequences. queued: units that admitting those waiting would charge. served: units charged less
-    given back, since the tenant was last forgotten. debt: units owed by the policy's book (negative: left).
+    given back, since the tenant was last forgotten; largest_charge, largest_refund: see Swings, since then. debt: units
+    owed by the policy's book (negative: left).
     """
 
     tier: int
@@ -37,6 +40,8 @@ class Standing:
     queued: int
     served: int
     debt: int
+    largest_charge: int
+    largest_refund: int
 
 
 @dataclass(slots=True)
@@ -45,7 +50,7 @@ class _Tenant:
     queue: TenantQueue
     queued: int = 0
     running: int = 0
-    served: int = 0
+    swings: Swings = field(default_factory=Swings)
 
     @property
     def is_active(self) -> bool:
@@ -55,12 +60,15 @@ class _Tenant:
 class TierRoom:
     """Tenants of one tier: their queues, turns and books. weights: of those that have anything waiting or running.
 
+    book: what waits, in sums.
+
     Of idle tenants the last `most_idle` are kept, and those in debt; the others are forgotten.
     """
 
     def __init__(self, tier: int, turns: Turns, key: Callable[[Ticket], Key], *, most_idle: int = MOST_IDLE) -> None:
         self.weights = 0
         self.waiting = 0
+        self.book = QueueBook()
         self._tier = tier
         self._turns = turns
         self._key = key
@@ -84,20 +92,19 @@ class TierRoom:
         tenant.queue.add(ticket)
         tenant.queued += cost
         self.waiting += 1
+        self.book.add(ticket, cost)
         if tenant.queue.head() is ticket:
             self._turns.head(ticket.tenant, self._key(ticket))
 
     def head(self, may: May, within: May, kept: str | None) -> Ticket | None:
-        """The next one whose tenant may now: `within` its share, or anyway if that leaves nobody.
+        """The next one whose tenant may now; who is not `within` its share is passed over for a while.
 
         kept: a tenant that goes first, whatever it owes.
         """
         if kept is not None and (ticket := self.head_of(kept)) and may(ticket):
             return ticket
-        first = self._first(lambda ticket: may(ticket) and within(ticket))
-        if first is None and within is not everybody:
-            first = self._first(may)
-        return first
+        name = self._turns.first(self._asks(may), self._asks(within))
+        return None if name is None else self._head(name)
 
     def head_of(self, name: str) -> Ticket | None:
         """A tenant's own next one."""
@@ -111,6 +118,7 @@ class TierRoom:
         tenant.queue.remove(ticket.seq)
         tenant.queued -= cost
         self.waiting -= 1
+        self.book.remove(ticket, cost)
         head = tenant.queue.head()
         if head is None:
             self._turns.leave(ticket.tenant)
@@ -123,7 +131,7 @@ class TierRoom:
         if not ahead:
             self._turns.start(ticket.tenant)
         self._tenants[ticket.tenant].running += 1
-        self.charge(ticket.tenant, units)
+        self._bill(ticket.tenant, units, admitted=True)
 
     def end(self, name: str) -> None:
         """A tenant's running sequence is over, or waits again (after add)."""
@@ -132,8 +140,7 @@ class TierRoom:
 
     def charge(self, name: str, units: int) -> None:
         """Bill a tenant; negative gives back."""
-        self._turns.charge(name, units)
-        self._tenants[name].served += units
+        self._bill(name, units, admitted=False)
 
     def debt(self, name: str) -> int:
         """Units a tenant owes by the policy's book (negative: has left)."""
@@ -142,6 +149,10 @@ class TierRoom:
     def weight(self, name: str) -> int:
         """The weight of a tenant that waits or runs."""
         return self._tenants[name].weight
+
+    def turns(self) -> Turns:
+        """The turns as they are, to be played forward."""
+        return self._turns.copy()
 
     def standings(self) -> Iterator[Standing]:
         """All tenants that are known here."""
@@ -158,13 +169,17 @@ class TierRoom:
             waiting=len(tenant.queue),
             running=tenant.running,
             queued=tenant.queued,
-            served=tenant.served,
+            served=tenant.swings.charged,
             debt=self._turns.debt(name),
+            largest_charge=tenant.swings.largest_charge,
+            largest_refund=tenant.swings.largest_refund,
         )
 
     def check(self) -> None:
         """Assert that queues, turns and sums agree."""
         self._turns.check()
+        self.book.check()
+        assert self.book.cost == sum(tenant.queued for tenant in self._tenants.values()), "costs are miscounted"
         active = [tenant for tenant in self._tenants.values() if tenant.is_active]
         assert sum(tenant.weight for tenant in active) == self.weights, "weights are miscounted"
         assert sum(len(tenant.queue) for tenant in active) == self.waiting, "waiting sequences are miscounted"
@@ -173,9 +188,13 @@ class TierRoom:
             assert tenant.is_active != (name in self._idle), f"{name} is idle or it is not"
             assert len(tenant.queue) or not tenant.queued, f"{name} has a cost queued and nobody waiting"
 
-    def _first(self, may: May) -> Ticket | None:
-        name = self._turns.first(lambda name: may(self._head(name)))
-        return None if name is None else self._head(name)
+    def _bill(self, name: str, units: int, *, admitted: bool) -> None:
+        self._turns.charge(name, units)
+        self._tenants[name].swings.charge(units, admitted=admitted)
+
+    def _asks(self, may: May) -> MayTenant:
+        """The same of tenants, by each one's next."""
+        return anybody if may is everybody else lambda name: may(self._head(name))
 
     def _head(self, name: str) -> Ticket:
         ticket = self._tenants[name].queue.head()

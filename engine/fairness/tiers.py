@@ -16,10 +16,15 @@ class Tiers:
     """
 
     def __init__(self, least: Mapping[int, int], most: int) -> None:
+        self._most = most * WHOLE
+        self._owed: dict[int, int] = {}  # thousandths of a unit
+        self.set_least(least)
+
+    def set_least(self, least: Mapping[int, int]) -> None:
+        """Change the minimum shares: tiers that keep one keep what they are owed."""
         assert all(share > 0 for share in least.values()) and sum(least.values()) < WHOLE, "no such minimum shares"
         self._least = dict(least)
-        self._most = most * WHOLE
-        self._owed = dict.fromkeys(least, 0)  # thousandths of a unit
+        self._owed = {tier: self._owed.get(tier, 0) for tier in least}
 
     def order(self, waiting: Collection[int]) -> list[int]:
         """The tiers that wait, in the order in which they are asked for their next sequence."""

@@ -11,6 +11,11 @@ from .tenant_queue import Key
 MayTenant = Callable[[str], bool]
 
 
+def anybody(tenant: str) -> bool:
+    """For callers that hold nobody back."""
+    return True
+
+
 class Turns(Protocol):
     """Chooses between tenants that have somebody waiting."""
 
@@ -26,8 +31,11 @@ class Turns(Protocol):
     def head(self, tenant: str, key: Key) -> None:
         """A waiting tenant's next sequence is another one; the smallest key of all is the most urgent."""
 
-    def first(self, may: MayTenant) -> str | None:
-        """Whose turn it is, of those that wait and may now; asking changes nothing."""
+    def first(self, may: MayTenant, within: MayTenant = anybody) -> str | None:
+        """Whose turn it is, of those that wait and may now; asking changes nothing.
+
+        within: its share. Who isn't is passed over for a while, where the policy knows shares.
+        """
 
     def start(self, tenant: str) -> None:
         """The tenant that first() named is served now: its turn has come."""
@@ -40,6 +48,9 @@ class Turns(Protocol):
 
     def forget(self, tenant: str) -> bool:
         """Drop what is kept of a tenant that doesn't wait, if that changes no turn; whether nothing is kept now."""
+
+    def copy(self) -> "Turns":
+        """Another one in the same state: what is played with it changes nothing here."""
 
     def check(self) -> None:
         """Assert the policy's own invariants."""
