@@ -10,19 +10,23 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 from weakref import WeakValueDictionary
 
+from .admission.deadlines import Deadlines
+from .admission.forecast import Prospect
+from .admission.limits import Need
 from .clock import Clock, MonotonicClock
 from .config import EngineConfig
 from .door import Failed, Message, Progress, Ready, Report, StepRecord, Stop
 from .engine import Prompt, quiet
-from .errors import ConfigError, ContextTooLong, EngineClosed, EngineDead, ModelError
+from .errors import ConfigError, ContextTooLong, EngineClosed, EngineDead, FairstepError, ModelError
 from .front import Front
-from .front_setup import make_front
+from .front_setup import least_of, make_front
 from .links import Build, Link, ProcessLink, ThreadLink
 from .machine import Machine
-from .metrics import Live, Metrics
+from .metrics import Metrics
 from .request import Completion, Delta, Place, Request, SamplingParams, Usage
+from .stats import Live, Stats
 from .streams import PromptStream, Stream
-from .tenants import Tenants
+from .tenants import Tenants, TenantTerms
 from .text.tokenizer import Tokenizer, load_tokenizer
 from .text_thread import SHORT_TEXT, TextThread, characters
 from .worker import ProgressCall, build
@@ -74,7 +78,7 @@ class AsyncEngine:
         self._streams: WeakValueDictionary[str, Stream] = WeakValueDictionary()
         self._texts = TextThread()
         self._tenants = tenants or Tenants()
-        self._alarm: asyncio.TimerHandle | None = None  # set for the next deadline
+        self._alarm: asyncio.TimerHandle | None = None  # set for the front's next wake
         self._alarm_at: float | None = None
 
     # --- life
@@ -129,7 +133,7 @@ class AsyncEngine:
         """Replace the book, for requests to come; on the engine's loop."""
         self._tenants = tenants
         if self._front is not None:
-            self._front.tenants = tenants
+            self._front.use(tenants, least_of(tenants.tiers))
 
     # --- text
 
@@ -215,6 +219,12 @@ class AsyncEngine:
         ids = await self.encode(prompt) if isinstance(prompt, str) else prompt
         return await self.submit(ids, params, **place).completion()
 
+    def prospect(
+        self, need: Need, terms: TenantTerms, deadlines: Deadlines, now: float, *, priority: int = 0
+    ) -> Prospect | None:
+        """What to expect of a request that comes now, as Front.prospect tells."""
+        return self._alive().prospect(need, terms, deadlines, now, priority=priority)
+
     def now(self) -> float:
         """The engine's clock, in seconds: what deadlines and arrivals are measured on."""
         return self._clock.now()
@@ -245,7 +255,16 @@ class AsyncEngine:
 
     def render_metrics(self) -> bytes:
         """Prometheus text of this engine's metrics, gauges read from live state."""
-        return self.metrics.render(self._started().live())
+        return self.metrics.render(self.stats())
+
+    def refused(self, terms: TenantTerms | None, error: FairstepError, need: Need | None) -> None:
+        """A request was turned away before it was submitted: for the statistics. None: nobody knows whose, or what."""
+        if self._front is not None:
+            self._front.refused(terms, error, need, self._clock.now())
+
+    def stats(self) -> Stats:
+        """All that was counted and what is going on, as a value: what render_metrics() writes."""
+        return self._started().stats(self._clock.now())
 
     def check(self) -> None:
         """Assert the front's invariants."""
@@ -265,7 +284,7 @@ class AsyncEngine:
         return self._front
 
     def _send_orders(self) -> None:
-        """End what is past its deadline, then order what there is to do, and come back at the next deadline."""
+        """End what is past its deadline, then order what there is to do, and come back when the front wants to."""
         if self._front is None:
             return
         now = self._clock.now()
@@ -276,7 +295,7 @@ class AsyncEngine:
 
     def _set_alarm(self, now: float) -> None:
         assert self._front is not None and self._loop is not None
-        at = self._front.next_expiry
+        at = self._front.next_wake
         if at == self._alarm_at:
             return
         self._stop_alarm()

@@ -15,6 +15,7 @@ from .machine import Machine as Machine
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 COST_KINDS: tuple[CostKind, ...] = ("tokens", "requests", "adaptive")
+BATCHINGS = ("continuous", "static", "padded")
 DECODERS = ("auto", "fairstep", "transformers")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 MIB = 1024**2
@@ -65,8 +66,23 @@ class EngineConfig:
         "tokens",
         choices=COST_KINDS,
     )
-    quantum: int | None = option(
-        "What a tenant of weight 1 gets a round under drr, in prompt tokens (default 1000; requests: 1)."
+    quantum: int | Literal["auto"] | None = option(
+        "What a tenant of weight 1 gets a round under drr, in prompt tokens (default 500; requests: 1; for each "
+        "sequence of a static batch); auto follows what requests cost.",
+        unset="about a request",
+    )
+    batching: str = option(
+        "How sequences join: continuous (whenever there is room), static (batches that nobody joins), or padded "
+        "(static, and all computed as long as the longest: for comparison).",
+        "continuous",
+        choices=BATCHINGS,
+    )
+    batch_size: int | None = option("Sequences of a full static batch (default: all seats).", unset="all seats")
+    batch_delay_ms: float = option("Most that a static batch waits for more to come, in ms.", 20.0)
+    batch_compute_ms: float | None = option(
+        "What a static batch takes at least, in ms: who cannot be in time any more expires (default: as measured, and "
+        "nobody expires before the deadline).",
+        unset="as measured",
     )
     workers: int = option("Worker processes (only 1 for now).", 1)
     threads: int | None = option("Compute threads of the worker (default: the cores found).")
@@ -77,8 +93,22 @@ class EngineConfig:
         object.__setattr__(self, "kv_memory", parse_size("kv_memory", self.kv_memory))
         _check_choice("fairness", self.fairness, POLICIES)
         _check_choice("cost_model", self.cost_model, COST_KINDS)
-        for name in ("step_tokens", "max_seats", "page_size", "max_model_len", "chunk", "threads", "quantum"):
+        _check_choice("batching", self.batching, BATCHINGS)
+        for name in (
+            "step_tokens",
+            "max_seats",
+            "page_size",
+            "max_model_len",
+            "chunk",
+            "threads",
+            "batch_size",
+        ):
             check_positive(name, getattr(self, name))
+        if self.quantum != "auto":
+            _check_quantum(self.quantum)
+        _check_milliseconds("batch_delay_ms", self.batch_delay_ms)
+        if self.batch_compute_ms is not None:
+            _check_milliseconds("batch_compute_ms", self.batch_compute_ms)
         check_positive("kv_memory", self.kv_memory)
         for name in ("deterministic", "prefix_cache"):
             _check_bool(name, getattr(self, name))
@@ -118,6 +148,10 @@ class EngineConfig:
 
     def _check_together(self) -> None:
         assert self.step_tokens and self.max_seats and self.chunk
+        if self.deterministic and self.batching == "padded":
+            raise ConfigError("batching padded excludes deterministic: prompts are not cut at fixed places")
+        if self.batch_size is not None and self.batch_size > self.max_seats:
+            raise ConfigError(f"batch_size ({self.batch_size}) must be at most max_seats ({self.max_seats})")
         if self.step_tokens < self.max_seats:
             raise ConfigError(
                 f"step_tokens ({self.step_tokens}) must be at least max_seats ({self.max_seats}): every running "
@@ -138,6 +172,7 @@ class ServeConfig(EngineConfig):
     port: int = option("Port to listen on; 0 takes any free one.", 8000)
     served_model_name: str | None = option("Name clients ask for (default: MODEL as given).")
     metrics_prefix: str = option("First part of each metric's name.", "fairstep")
+    metrics_tenants: int = option("Most tenants that metrics name; the rest are counted together, as `other`.", 100)
     max_body: int = option("Largest request body.", 8 * MIB, size=True)
     tenants: str | None = option("TOML file that says who may use the server, and on what terms.", file=True)
     max_queue: int = option("Most sequences that may wait.", 2000)
@@ -145,6 +180,8 @@ class ServeConfig(EngineConfig):
     max_queue_bytes: int | None = option(
         "Most bytes of request bodies that may wait (default: no limit).", size=True, unset="no limit"
     )
+    way_in_ms: float = option("What a request takes to the server, in ms: it is taken off deadlines.", 0.0)
+    way_out_ms: float = option("What an answer takes back to the client, in ms: the same.", 0.0)
     limits_store: str | None = option(
         "SQLite file that keeps counts of a month over a restart (default: none does).", file=True
     )
@@ -157,7 +194,10 @@ class ServeConfig(EngineConfig):
         object.__setattr__(self, "max_queue_bytes", parse_size("max_queue_bytes", self.max_queue_bytes))
         for name in ("max_body", "max_queue_tokens", "max_queue_bytes"):
             check_positive(name, getattr(self, name))
+        for name in ("way_in_ms", "way_out_ms"):
+            _check_milliseconds(name, getattr(self, name))
         check_positive("max_queue", 0 if self.max_queue is None else self.max_queue)
+        check_positive("metrics_tenants", 0 if self.metrics_tenants is None else self.metrics_tenants)
         _check_choice("log_level", self.log_level, LOG_LEVELS)
         _check_bool("in_process", self.in_process)
         _check_text("host", self.host)
@@ -193,6 +233,18 @@ def check_positive(name: str, value: object) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"{name} must be a positive integer, not {value!r}")
+
+
+def _check_quantum(value: object) -> None:
+    if isinstance(value, str):
+        raise ConfigError(f"quantum must be 'auto' or a positive integer, not {value!r}")
+    check_positive("quantum", value)
+
+
+def _check_milliseconds(name: str, value: object) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value < 0:  # type: ignore[arg-type,operator]
+        raise ConfigError(f"{name} must be a number of ms, 0 or more, not {value!r}")
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

@@ -5,6 +5,7 @@ other.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -18,6 +19,7 @@ from .links import Build
 from .machine import Machine
 from .metrics import Metrics
 from .request import Completion, Delta, Place, Request, SamplingParams
+from .stats import Stats
 from .tenants import Tenants
 from .text.tokenizer import Tokenizer, load_tokenizer
 from .worker import ProgressCall, build
@@ -37,7 +39,7 @@ class Engine:
 
     model: an alias (smollm2), a Hugging Face directory or hub id, or a .gguf file. Raises ModelError if it cannot be
     loaded and ConfigError if a setting is wrong. `progress` is told what loads and how far it is, from 0 to 1. tenants:
-    the terms on which requests are served that bring none of their own.
+    the terms on which requests are served that bring none of their own. Static batches never wait for more to come.
     """
 
     def __init__(
@@ -57,7 +59,8 @@ class Engine:
         self.tokenizer = tokenizer or load_tokenizer(model)
         self._worker, self.info = build_worker(model, self.config, progress)
         self.metrics = Metrics(model_name=model)
-        self._front: Front = make_front(self.config, self.info, self.tokenizer, self.metrics, tenants)
+        at_once = replace(self.config, batch_delay_ms=0.0)  # each step() says go: nothing to wait for by choice
+        self._front: Front = make_front(at_once, self.info, self.tokenizer, self.metrics, tenants)
         self._ended: list[Delta] = []
         self._closed = False
 
@@ -156,7 +159,11 @@ class Engine:
 
     def render_metrics(self) -> bytes:
         """Prometheus text of this engine's metrics."""
-        return self.metrics.render(self._front.live())
+        return self.metrics.render(self.stats())
+
+    def stats(self) -> Stats:
+        """All that was counted and what is going on, as a value: what render_metrics() writes."""
+        return self._front.stats(self._clock.now())
 
     def check(self) -> None:
         """Assert the invariants of every owner of a resource: for tests and for idle moments."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from .door import Admit, Result, Sampling, TokenLogprobs
 from .fairness.ticket import Ticket
+from .meters.tenants import TenantMeter
 from .request import Delta, FinishReason, Request, Usage
 from .tenants import TenantTerms
 from .text.stream import Piece, TextStream
@@ -21,6 +22,8 @@ class Entry:
 
     special_stops: stop strings that are special tokens, by id. group: the leader's sequence number, for siblings and
     the leader alike; 0: no siblings. started: this attempt's first tokens are computed.
+    meter: where its tenant is counted. entered: when it began to wait, and idle_then: how long the worker had been idle
+    by then, over all time. computed: tokens that were found or computed for the first time.
     logprobs: those of tokens not told yet. prompt_logprobs: those that have come, the first of which is None.
     """
 
@@ -30,12 +33,16 @@ class Entry:
     sampling: Sampling
     text: TextStream
     special_stops: dict[int, str]
+    meter: TenantMeter
     group: int = 0
     attempt: int = 0
     sent: bool = False
     started: bool = False
     outputs: list[int] = field(default_factory=list)
     cached: int = 0
+    computed: int = 0
+    entered: float = 0.0
+    idle_then: float = 0.0
     first_at: float | None = None
     last_at: float | None = None
     logprobs: deque[TokenLogprobs] = field(default_factory=deque)
@@ -50,8 +57,26 @@ class Entry:
     @property
     def expires_at(self) -> float | None:
         """The next instant at which its time is up."""
+        if self.request.deadline is None and self.request.ttft_deadline is None:  # as for most, with every token
+            return None
         silent = self.request.ttft_deadline if self.first_at is None else None
         return min((at for at in (self.request.deadline, silent) if at is not None), default=None)
+
+    @property
+    def ends_next(self) -> bool:
+        """Whether its next token is its last for certain."""
+        return len(self.outputs) + 1 >= self.sampling.max_tokens
+
+    @property
+    def least_outputs(self) -> int:
+        """Tokens that are still to be drawn before it can end, one at least."""
+        return max(1, self.request.params.least_tokens(self.sampling.max_tokens) - len(self.outputs))
+
+    def last_start(self, to_first: float, to_whole: float) -> float | None:
+        """The last instant at which it can begin and be in time, if it takes so many seconds from then on."""
+        silent = self.request.ttft_deadline if self.first_at is None else None
+        pairs = ((silent, to_first), (self.request.deadline, to_whole))
+        return min((at - seconds for at, seconds in pairs if at is not None), default=None)
 
     @property
     def usage(self) -> Usage:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from types import MappingProxyType
 
+from .admission.deadlines import LatencyTarget
 from .admission.limits import Limit
 
 ANONYMOUS = "anonymous"
@@ -31,6 +32,11 @@ class TierTerms:
     itl_ms: float | None = None
     e2e_ms: float | None = None
     min_share: float = 0.0
+
+    @property
+    def target(self) -> LatencyTarget:
+        """What its requests are judged by when they come without a deadline."""
+        return LatencyTarget(first=_seconds(self.ttft_ms), whole=_seconds(self.e2e_ms), tier=self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,8 @@ class Tenants:
     """The book. `Tenants()` is the one without a file: everybody is anonymous, and keys are not asked for.
 
     tiers: by number. keys: SHA-256 in lower-case hex to the terms of what comes with that key. defaults: the terms of
-    names that are not in the book. anonymous: the terms of requests without a key; None: they are refused.
+    names that are not in the book. anonymous: the terms of requests without a key; None: they are refused. latency:
+    targets beside those of the tiers.
     """
 
     tiers: Sequence[TierTerms] = (TierTerms(0, "standard"),)
@@ -95,7 +102,9 @@ class Tenants:
     defaults: TenantTerms = TenantTerms(ANONYMOUS)
     anonymous: TenantTerms | None = TenantTerms(ANONYMOUS)
     proxy: TrustedProxy | None = None
+    latency: Sequence[LatencyTarget] = ()
     _names: Mapping[str, TenantTerms] = field(init=False, compare=False)
+    _targets: tuple[LatencyTarget, ...] = field(init=False, compare=False)
     _near: Mapping[str, Sequence[str]] = field(init=False, compare=False)  # digests by their first digits
 
     def __post_init__(self) -> None:
@@ -105,6 +114,8 @@ class Tenants:
         kept = {
             "tiers": tuple(self.tiers),
             "tenants": tuple(self.tenants),
+            "latency": tuple(self.latency),
+            "_targets": (*(tier.target for tier in self.tiers if tier.ttft_ms or tier.e2e_ms), *self.latency),
             "keys": MappingProxyType(dict(self.keys)),
             "_names": {each.name: each for each in (self.anonymous, *self.tenants) if each},
             "_near": near,
@@ -114,6 +125,11 @@ class Tenants:
 
     def __repr__(self) -> str:
         return f"Tenants({len(self.tenants)} tenants, {len(self.tiers)} tiers, {len(self.keys)} keys)"
+
+    @property
+    def targets(self) -> tuple[LatencyTarget, ...]:
+        """What requests without a deadline are judged by when they come."""
+        return self._targets
 
     def of(self, name: str) -> TenantTerms:
         """A tenant's terms; an unknown name gets the defaults under its own name."""
@@ -127,6 +143,10 @@ class Tenants:
             if hmac.compare_digest(digest, asked):
                 found = self.keys[digest]
         return found
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def digest_of(key: str) -> str:

@@ -11,11 +11,15 @@ from typing import Any
 
 import httpx
 
+from fairstep.admission.deadlines import Deadlines
 from fairstep.admission.fit import answer_room, check_ids, check_param_ids
+from fairstep.admission.forecast import Prospect
+from fairstep.admission.limits import Need
 from fairstep.door import Ready
-from fairstep.errors import EngineDead
+from fairstep.errors import EngineDead, FairstepError
 from fairstep.request import Delta, Request, SamplingParams, Usage
 from fairstep.streams import Stream
+from fairstep.tenants import TenantTerms
 from fakes_text import EOS, VOCAB, FakeTokenizer
 
 CONTEXT = 200
@@ -42,9 +46,11 @@ class FakeEngine:
         self.info = Ready("fake", "Fake", VOCAB, CONTEXT, (EOS,), {}, 8, 16, 4, "float32", "cpu", 0, {})
         self.asked: list[Asked] = []
         self.cancelled: list[str] = []
+        self.turned_away: list[tuple[str | None, str]] = []  # tenants, and why
         self.changed = asyncio.Condition()
         self.encoding: asyncio.Event | None = None  # set: tokenizing has begun, and goes on for ever
         self.bug: Exception | None = None
+        self.foreseen: Prospect | None = None  # what any request is told to expect
 
     def check_alive(self) -> None:
         if self.failure is not None:
@@ -127,6 +133,12 @@ class FakeEngine:
 
     def now(self) -> float:
         return 0.0
+
+    def prospect(self, need: Need, terms: TenantTerms, deadlines: Deadlines, now: float) -> Prospect | None:
+        return self.foreseen
+
+    def refused(self, terms: TenantTerms | None, error: FairstepError, need: Need | None) -> None:
+        self.turned_away.append((terms.name if terms else None, error.code))
 
     def render_metrics(self) -> bytes:
         return b"fairstep:num_requests_running 0.0\n"

@@ -6,6 +6,7 @@ import pytest
 
 from fairstep.admission.admission import Admission
 from fairstep.admission.bounded_queue import QueueBounds, Size
+from fairstep.admission.calibration import JUDGED, KEPT
 from fairstep.admission.deadlines import NO_DEADLINES, Allowances, Deadlines, LatencyTarget
 from fairstep.admission.forecast import Forecast, Prospect, fixed
 from fairstep.admission.limit_store import MemoryLimits
@@ -29,7 +30,7 @@ SMALL = Need(prompt_tokens=10, max_tokens=10)
 
 
 def door(targets: tuple[LatencyTarget, ...] = (), **bounds: int) -> Admission:
-    return Admission(QueueBounds(**bounds), MemoryLimits(), targets)
+    return Admission(QueueBounds(**bounds), MemoryLimits(), lambda: targets)
 
 
 def arrive(admission: Admission, terms: TenantTerms = A, *, now: float = 0.0, size: int = 100) -> Place:
@@ -244,8 +245,8 @@ def test_a_first_token_in_time_leaves_the_deadline_of_the_whole() -> None:
     place = wait(admission, deadlines=Deadlines(first=10, whole=30))
     assert admission.next_due == 10
     admission.begin(place, 5)
-    admission.tell(place)
-    admission.tell(place)
+    admission.tell(place, 5)
+    admission.tell(place, 6)
     assert admission.next_due == 30
 
 
@@ -268,11 +269,61 @@ def test_a_target_judges_at_the_door_alone_and_only_who_names_no_deadline() -> N
 
 def test_forecasts_are_put_right_by_what_waits_turned_out_to_be() -> None:
     admission = door()
-    for _ in range(20):
-        admission.begin(wait(admission, prospect=fixed(wait=5.0, compute=1.0)), 10.0)
+    for _ in range(KEPT):
+        place = wait(admission, prospect=fixed(wait=5.0, compute=1.0))
+        admission.begin(place, 12.0)
+        admission.tell(place, 12.0)
     with pytest.raises(DeadlineUnattainable) as caught:
         wait(admission, deadlines=Deadlines(whole=8.0), prospect=fixed(wait=5.0, compute=1.0))
-    assert caught.value.retry_after == pytest.approx(3.0, rel=0.05)
+    assert caught.value.retry_after == pytest.approx(4.0, rel=0.05)
+
+
+def test_who_gives_up_before_a_first_token_tells_that_it_takes_longer() -> None:
+    admission = door()
+    for _ in range(KEPT):
+        wait(admission, prospect=fixed(wait=1.0, compute=0.0)).release(4.0)
+    assert admission.calibration.factor == pytest.approx(4.05 / 1.05, rel=0.01)
+
+
+def test_forecasts_that_are_late_by_far_refuse_nobody_any_more() -> None:
+    admission = door()
+    hopeless = fixed(wait=50.0, compute=1.0)
+    with pytest.raises(DeadlineUnattainable):
+        wait(admission, deadlines=Deadlines(whole=8.0), prospect=hopeless)
+    for _ in range(JUDGED):
+        place = wait(admission, prospect=hopeless)
+        admission.begin(place, 0.1)
+        admission.tell(place, 0.1)
+    assert not admission.calibration.is_trusted
+    assert wait(admission, deadlines=Deadlines(whole=8.0), prospect=hopeless).stage == "waiting"
+    with pytest.raises(DeadlineImpossible):  # what is certain is
+        wait(admission, deadlines=Deadlines(whole=0.5), prospect=hopeless)
+
+
+def test_who_misses_a_deadline_makes_refusals_more_likely_and_who_is_cut_does_not() -> None:
+    admission = door()
+
+    def end(at: float, *, natural: bool) -> float:
+        before = admission.strictness.part
+        place = wait(admission, deadlines=Deadlines(whole=10.0), prospect=fixed(wait=1.0, compute=1.0))
+        admission.begin(place, 2.0)
+        admission.tell(place, 2.0)
+        place.settle(3, at, natural=natural)
+        return admission.strictness.part - before
+
+    assert end(5.0, natural=True) < 0.0 < end(11.0, natural=True)
+    assert end(10.0, natural=False) > 0.0 == end(5.0, natural=False)
+    before = admission.strictness.part
+    wait(admission, deadlines=Deadlines(whole=10.0), prospect=fixed(wait=1.0, compute=1.0)).release(9.0)
+    assert admission.strictness.part > before, "it waited until it was too late"
+
+
+def test_an_unknown_tenant_is_refused_nothing_but_the_impossible() -> None:
+    admission = door()
+    unknown = Prospect(None, Forecast(0.0, 5.0, 9.0), Forecast(0.0, 0.1, 0.2))
+    assert wait(admission, deadlines=Deadlines(whole=1.0), prospect=unknown).due == pytest.approx(0.8)
+    with pytest.raises(DeadlineImpossible):
+        wait(admission, deadlines=Deadlines(whole=0.1), prospect=unknown)
 
 
 def test_both_parts_of_waiting_are_told_apart_and_spend_one_pot() -> None:

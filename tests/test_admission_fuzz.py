@@ -121,7 +121,7 @@ class Doors(RuleBasedStateMachine):
     @precondition(lambda self: self.at("running"))
     @rule(data=st.data())
     def is_told(self, data: st.DataObject) -> None:
-        self.admission.tell(data.draw(st.sampled_from(self.at("running"))))
+        self.admission.tell(data.draw(st.sampled_from(self.at("running"))), self.now)
 
     @precondition(lambda self: self.places)
     @rule(data=st.data(), outputs=st.integers(0, 300), prompt=st.none() | st.integers(0, 50))

@@ -1,6 +1,8 @@
 """The config: checked where it is made, filled for a machine by a pure function."""
 
 import dataclasses
+import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -139,3 +141,20 @@ def test_configs_are_frozen() -> None:
 def test_every_setting_has_a_help_text() -> None:
     for each in dataclasses.fields(ServeConfig):
         assert each.metadata["help"].endswith("."), each.name
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"batching": "dynamic"}, "batching must be one of continuous, static, padded"),
+        ({"batch_size": 0}, "batch_size must be a positive integer"),
+        ({"batch_size": 9, "max_seats": 8}, "batch_size .9. must be at most max_seats .8."),
+        ({"batch_delay_ms": -1}, "batch_delay_ms must be a number of ms"),
+        ({"batch_delay_ms": True}, "batch_delay_ms must be a number of ms"),
+        ({"batch_compute_ms": math.inf}, "batch_compute_ms must be a number of ms"),
+        ({"batching": "padded", "deterministic": True}, "padded excludes deterministic"),
+    ],
+)
+def test_what_is_wrong_with_static_batches(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        EngineConfig(**wrong).resolved(TWO_CORES)

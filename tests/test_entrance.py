@@ -26,7 +26,7 @@ def test_while_the_model_loads_everything_is_503_with_a_time_to_retry() -> None:
     start, body = messages_of(Entrance())
     assert start["status"] == 503
     headers = dict(start["headers"])
-    assert headers[b"retry-after"] == b"1"
+    assert (headers[b"retry-after"], headers[b"retry-after-ms"]) == (b"1", b"1000")
     assert headers[b"content-length"] == str(len(body["body"])).encode()
     assert json.loads(body["body"])["error"]["code"] == "loading"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fairstep.door import Coefficients, Gauges, Headroom, Orders, Report, Result, TokenLogprobs
+from fairstep.door import Coefficients, Gauges, Headroom, Orders, Report, Result, SliceRecord, StepRecord, TokenLogprobs
 from fairstep.errors import ContextTooLong, InvalidRequest
 from fairstep.fairness.policies import make_room
 from fairstep.front import Front
@@ -356,6 +356,20 @@ def test_when_a_leader_goes_early_the_oldest_sibling_leads() -> None:
     assert [admit.seq for admit in send(f).admit] == [3]
 
 
+def test_a_sibling_that_leads_pays_for_the_prompt() -> None:
+    alone, led = front(), front()
+    alone.submit(ask("r"), now=0.0)
+    group(led)
+    send(led)
+    led.cancel("r", 0.0)
+    charged = []
+    for f in (alone, led):
+        assert len(send(f).admit) == 1
+        (standing,) = f._seats.room.standings()
+        charged.append(standing.served)
+    assert charged[1] == charged[0] > 0
+
+
 def test_a_sibling_may_go_while_it_waits() -> None:
     f = front()
     group(f)
@@ -418,7 +432,7 @@ def test_prefix_cache_queries_count_prompts_that_may_be_found() -> None:
     f.submit(ask("r"), ask("s", prompt_logprobs=0), now=0.0)
     send(f)
     take(f, said("a", cached=4), said("b", seq=2, prompt_logprobs=logs("ello")))
-    lines = f._metrics.render(f.live()).decode().splitlines()
+    lines = f._metrics.render(f.stats(0.0)).decode().splitlines()
     assert [line.split()[-1] for line in lines if line.startswith("fairstep:prefix_cache_queries_total")] == ["5.0"]
 
 
@@ -452,7 +466,7 @@ def test_times_are_measured_from_arrival_and_between_reports() -> None:
     send(f, now=1.5)
     for now, text in ((2.0, "a"), (2.25, "z"), (3.0, "b")):
         take(f, said(text, outcome="length" if text == "b" else None), now=now)
-    text = f._metrics.render(f.live()).decode()
+    text = f._metrics.render(f.stats(0.0)).decode()
     assert _sum(text, "time_to_first_token_seconds") == 1.0
     assert _sum(text, "inter_token_latency_seconds") == 1.0  # 0.25 while z was held back, then 0.75
     assert _sum(text, "request_queue_time_seconds") == 0.5
@@ -475,6 +489,50 @@ def test_a_waiting_request_past_its_deadline_ends_and_is_never_sent() -> None:
     (last,) = f.expire(5.0)
     assert (last.finish_reason, last.code) == ("error", "deadline_exceeded") and "deadline" in (last.error or "")
     assert [admit.seq for admit in send(f, 5.0).admit] == [2] and f.next_expiry is None
+
+
+def stepped(f: Front, seconds: float, now: float = 0.0) -> None:
+    """A step of the worker that took so long, of nobody's."""
+    of = Coefficients(0, 0, 0, 0)
+    step = StepRecord(1, (SliceRecord(99, 1, 0, 1, True),), 0, 1, seconds, 0.0, 0.0, of, 0.0, seconds)
+    f.receive(Report(0, (), Headroom(0, 0), Gauges(pages_total=PAGES), of, step), now)
+
+
+def test_what_waits_ends_at_the_first_instant_at_which_it_cannot_be_in_time_and_is_never_sent() -> None:
+    f = front()
+    stepped(f, 1.0)
+    f.submit(late("whole", deadline=5.0, params=SamplingParams(max_tokens=9, min_tokens=3)), now=0.0)
+    f.submit(late("first", ttft_deadline=4.0), ask("free"), now=0.0)
+    shortest = 0.9  # nine tenths of the shortest step there was
+    assert f.next_expiry == pytest.approx(5.0 - 3 * shortest)
+    (last,) = f.expire(f.next_expiry)
+    assert (last.request_id, last.code) == ("whole", "deadline_exceeded") and "too little time" in (last.error or "")
+    assert f.next_expiry == pytest.approx(4.0 - shortest)
+    assert [delta.request_id for delta in f.expire(3.2)] == ["first"]
+    f.receive(report(0), 3.2)
+    assert [admit.seq for admit in send(f, 3.2).admit] == [3]
+
+
+def test_a_shorter_step_meanwhile_leaves_it_more_time() -> None:
+    f = front()
+    stepped(f, 2.0)
+    f.submit(late("r", deadline=5.0), now=0.0)
+    at = f.next_expiry
+    assert at == pytest.approx(5.0 - 1.8)
+    stepped(f, 1.0)
+    assert f.expire(3.3) == [] and f.next_expiry == pytest.approx(5.0 - 0.9)
+    assert len(f.expire(4.1)) == 1
+
+
+def test_who_begins_in_time_has_until_its_deadline_and_from_a_yield_on_as_long_as_it_can_be_met() -> None:
+    f = front()
+    stepped(f, 1.0)
+    f.submit(late("r", deadline=5.0), now=0.0)
+    f.receive(report(0), 0.0)
+    send(f)
+    assert f.next_expiry == 5.0
+    take(f, said("a", outcome="yielded"), now=1.0)
+    assert f.next_expiry == pytest.approx(5.0 - 0.9)
 
 
 def test_a_running_request_past_its_deadline_is_cancelled_in_the_worker() -> None:

@@ -39,6 +39,8 @@ def test_an_option_not_given_is_none() -> None:
         (["--kv-memory", "64MiB"], {"kv_memory": "64MiB"}),
         (["--inter-token-target-ms", "40"], {"inter_token_target_ms": 40.0}),
         (["--inter-token-target-ms", "auto"], {"inter_token_target_ms": "auto"}),
+        (["--batch-delay-ms", "5"], {"batch_delay_ms": 5.0}),
+        (["--batch-compute-ms", "2.5", "--batching", "static"], {"batch_compute_ms": 2.5, "batching": "static"}),
         (["--dtype", "bfloat16"], {"dtype": "bfloat16"}),
         (["--metrics-prefix", "x"], {"metrics_prefix": "x"}),
     ],
@@ -52,7 +54,10 @@ def test_what_an_option_gives_the_config_takes() -> None:
     assert (config.kv_memory, config.inter_token_target_ms, config.port) == (1024, 2.5, 0)
 
 
-@pytest.mark.parametrize("args", [["--max-seats", "many"], ["--dtype", "int8"], ["--nonsense"], ["--port", "1.5"]])
+@pytest.mark.parametrize(
+    "args",
+    [["--max-seats", "many"], ["--dtype", "int8"], ["--nonsense"], ["--port", "1.5"], ["--batch-delay-ms", "auto"]],
+)
 def test_what_cannot_be_read_is_a_usage_error_naming_the_option(args: list[str]) -> None:
     @click.command()
     @config_options(ServeConfig)

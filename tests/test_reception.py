@@ -10,14 +10,18 @@ import pytest
 
 from fairstep.admission.admission import Admission
 from fairstep.admission.bounded_queue import NONE, QueueBounds
+from fairstep.admission.deadlines import LatencyTarget
+from fairstep.admission.forecast import Forecast, Prospect
 from fairstep.admission.limit_store import Draw, MemoryLimits
 from fairstep.admission.limits import Limit
 from fairstep.admission.month import month_of
 from fairstep.clock import wall_time
+from fairstep.config import ServeConfig
 from fairstep.errors import StoreFailed
 from fairstep.serving.app import create_app
 from fairstep.serving.tenant_book import TenantBook
-from fairstep.tenants import Tenants, TenantTerms, digest_of
+from fairstep.serving.terms_of_use import admission_of
+from fairstep.tenants import Tenants, TenantTerms, TierTerms, digest_of
 from fakes_serving import FakeEngine, client_of, events_of, run
 from raw_http import serving
 
@@ -395,6 +399,54 @@ def test_wrong_and_impossible_deadlines_are_400(body: dict[str, Any], headers: d
     run(test)
 
 
+def test_what_cannot_be_expected_in_time_is_refused_when_it_comes_and_told_when_to_try_again() -> None:
+    async def test() -> None:
+        engine, admission = FakeEngine(), door()
+        engine.foreseen = Prospect(Forecast(20.0, 20.5, 21.0), Forecast(0.0, 0.5, 1.0), Forecast(0.0, 0.1, 0.2))
+        async with client_of(create_app(engine, tenants=book_of(ACME), admission=admission)) as client:
+            late = await client.post(CHAT, json={**HI, "deadline_ms": 11_000}, headers=key("acme"))
+            assert (late.status_code, late.json()["error"]["code"]) == (503, "deadline_unattainable")
+            assert 8_000 <= int(late.headers["retry-after-ms"]) <= 12_000, "about as long as it would be late"
+            never = await client.post(CHAT, json={**HI, "deadline_ms": 100}, headers=key("acme"))
+            assert (never.status_code, never.json()["error"]["code"]) == (400, "deadline_impossible")
+            assert_nothing_is_left(admission)
+            assert (await client.post(CHAT, json={**HI, "deadline_ms": 30_000})).status_code == 200
+            assert (await client.post(CHAT, json=HI)).status_code == 200, "nobody gave it a deadline or a target"
+
+    run(test)
+
+
+def test_a_target_refuses_at_the_door_who_names_no_deadline_and_follows_the_book() -> None:
+    async def test() -> None:
+        engine, book = FakeEngine(), TenantBook()
+        engine.foreseen = Prospect(Forecast(3.0, 3.5, 4.0), Forecast(0.0, 0.5, 1.0), Forecast(0.0, 0.1, 0.2))
+        admission = admission_of(ServeConfig(), None, book)
+        async with client_of(create_app(engine, tenants=book, admission=admission)) as client:
+            assert (await client.post(CHAT, json=HI)).status_code == 200
+            book._current = Tenants(latency=(LatencyTarget(first=2.0, endpoint="/v1/chat/*"),))
+            refused = await client.post(CHAT, json=HI)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "server_overloaded")
+            assert (await client.post(COMPLETIONS, json={"prompt": "a"})).status_code == 200
+            assert (await client.post(CHAT, json={**HI, "ttft_deadline_ms": 9000})).status_code == 200
+            book._current = Tenants(tiers=(TierTerms(0, "fast", e2e_ms=3000),))
+            assert (await client.post(COMPLETIONS, json={"prompt": "a"})).status_code == 503
+
+    run(test)
+
+
+def test_the_ways_in_and_out_are_taken_off_deadlines() -> None:
+    async def test() -> None:
+        engine = FakeEngine()
+        admission = admission_of(ServeConfig(way_in_ms=20, way_out_ms=30), None)
+        async with client_of(create_app(engine, admission=admission)) as client:
+            await client.post(CHAT, json={**HI, "deadline_ms": 1500})
+            assert engine.asked[0].how["deadline"] == pytest.approx(1.45)
+            gone = await client.post(CHAT, json={**HI, "deadline_ms": 50})
+            assert (gone.status_code, gone.json()["error"]["code"]) == (400, "deadline_impossible")
+
+    run(test)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_expires_before_its_first_byte_is_504(stream: bool) -> None:
     async def test() -> None:
@@ -407,6 +459,7 @@ def test_what_expires_before_its_first_byte_is_504(stream: bool) -> None:
             reply = await waiting
             assert reply.status_code == 504 and reply.json()["error"]["code"] == "deadline_exceeded"
             assert reply.headers["x-should-retry"] == "false"
+            assert 1 <= int(reply.headers["retry-after"]) < 120
         assert_nothing_is_left(admission)
 
     run(test)
@@ -462,3 +515,21 @@ def test_the_file_of_tenants_and_the_book_agree(tmp_path: Path) -> None:
     path = tmp_path / "tenants.toml"
     path.write_text(f'[[tenants]]\nname = "acme"\nkeys = ["{digest_of("acme")}"]\n', encoding="utf-8")
     assert TenantBook(path).current.by_key("acme") == TenantTerms("acme")
+
+
+@pytest.mark.parametrize(("path", "body"), [("/tokenize", {"prompt": "a"}), ("/detokenize", {"tokens": [97]})])
+def test_what_generates_nothing_takes_a_place_and_of_no_limit(path: str, body: dict[str, Any]) -> None:
+    async def test() -> None:
+        engine, admission = FakeEngine(held=True), door()
+        async with client_of(create_app(engine, tenants=book_of(ACME, BETA), admission=admission)) as client:
+            assert (await client.post(path, json=body, headers=key("acme"))).status_code == 200
+            assert (await client.post(path, json={**body, "model": "another"}, headers=key("acme"))).status_code == 404
+            assert_nothing_is_left(admission)
+            first = asyncio.create_task(client.post(CHAT, json=HI, headers=key("beta")))
+            await asked_for(engine, 1)
+            refused = await client.post(path, json=body, headers=key("beta"))
+            assert refused.status_code == 429 and refused.json()["error"]["code"] == "concurrency_limit_exceeded"
+            engine.answer(engine.asked[0])
+            assert (await first).status_code == 200
+
+    run(test)

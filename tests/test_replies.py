@@ -20,7 +20,7 @@ ROWS = [
     (errors.StoreFailed("the disk is full"), 503, "store_failed", True, None),
     (errors.EngineClosed("closed"), 503, "engine_closed", True, None),
     (errors.EngineDead("killed"), 503, "engine_dead", True, None),
-    (errors.DeadlineExceeded("late"), 504, "deadline_exceeded", False, "false"),
+    (errors.DeadlineExceeded("late"), 504, "deadline_exceeded", True, "false"),
     (errors.FairstepError("odd"), 500, "fairstep_error", False, None),
     (RuntimeError("secret"), 500, "internal_error", False, None),
 ]

@@ -52,6 +52,9 @@ class FakeEngine:
         if self.failure is not None:
             raise EngineDead(self.failure)
 
+    def refused(self, *_: Any) -> None:
+        """Nobody counts here."""
+
     async def start(self) -> None:
         await self.loaded.wait()
         if self.error is not None:

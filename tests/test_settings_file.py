@@ -30,7 +30,7 @@ def test_keys_are_the_fields_of_the_config(tmp_path: Path) -> None:
         ("max_seat = 3", "did you mean max_seats"),
         ("max-seats = 3", "did you mean max_seats"),
         ("Port = 3", "did you mean port"),
-        ("zebra = 1", "there are: chunk, cost_model, decoder, deterministic"),
+        ("zebra = 1", "there are: batch_compute_ms, batch_delay_ms, batch_size, batching, chunk"),
         ("[engine]\nport = 1", "there is no setting 'engine'"),
         ('port = "8000"', "port must be an integer"),
         ('deterministic = "yes"', "deterministic must be true or false"),

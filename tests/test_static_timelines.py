@@ -92,7 +92,7 @@ def test_a_late_result_of_an_expired_request_revives_nothing(slow_door: bool, la
     # Over a fast door the worker hears of it before it reports, and has nothing to tell; over a slow one it is dropped.
     assert simulator.log.late_results == late
     assert f'stale_results_total{{model_name="simulated"}} {late}' in simulator.metrics.render(
-        simulator.front.live()
+        simulator.front.stats(0.0)
     ).decode().replace(f"{late}.0", str(late))
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fairstep.admission.deadlines import LatencyTarget
 from fairstep.admission.limits import Limit
 from fairstep.errors import ConfigError
 from fairstep.serving.tenants_file import read_tenants
@@ -50,6 +51,33 @@ def test_tiers_are_served_in_the_order_of_the_file(path: Path) -> None:
     book = read(path, tiers + '[defaults]\ntier = "second"\n' + tenant("a", KEY, 'tier = "first"') + tenant("b"))
     assert book.tiers == (TierTerms(0, "first", ttft_ms=300, itl_ms=50.5), TierTerms(1, "second", min_share=0.1))
     assert [book.of(name).tier for name in ("a", "b", "unknown")] == [0, 1, 1]
+
+
+def test_targets_are_those_of_tiers_endpoints_and_models(path: Path) -> None:
+    tiers = '[[tiers]]\nname = "first"\nttft_ms = 300\nitl_ms = 50\n[[tiers]]\nname = "second"\nitl_ms = 9\n'
+    own = (
+        '[[targets]]\ne2e_ms = 60_000\ntier = "second"\n[[targets]]\nttft_ms = 1500\nendpoint = "/v1/c*"\nmodel = "m"\n'
+    )
+    book = read(path, tiers + own + '[defaults]\ntier = "first"\n' + tenant("a", KEY))
+    assert book.targets == (
+        LatencyTarget(first=0.3, tier=0),
+        LatencyTarget(whole=60.0, tier=1),
+        LatencyTarget(first=1.5, endpoint="/v1/c*", model="m"),
+    )
+    assert Tenants().targets == ()
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ('model = "m"', r"targets\[0\] names no target"),
+        ('ttft_ms = 1\ntier = "none"', r"targets\[0\].tier: there is no tier 'none'"),
+        ("ttft_ms = 0", r"targets\[0\].ttft_ms must be greater than 0"),
+    ],
+)
+def test_a_target_that_says_nothing_is_a_mistake(path: Path, target: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        read(path, f"[[targets]]\n{target}\n" + tenant("a", KEY))
 
 
 def test_batch_keys_bring_the_work_of_the_batch_tier(path: Path) -> None:

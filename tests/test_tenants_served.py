@@ -228,9 +228,11 @@ def test_two_customers_and_a_deadline_with_the_real_model(tmp_path: Path) -> Non
             assert client.post(CHAT, json=HI, headers=key("acme")).status_code == 429
             assert client.post(CHAT, json=HI, headers=key("beta")).status_code == 200
             long = {**HI, "max_tokens": 2000, "ignore_eos": True}  # no machine draws so many in time
-            late = client.post(CHAT, json={**long, "deadline_ms": 400}, headers=key("beta"))
-            assert late.status_code == 504 and late.json()["error"]["code"] == "deadline_exceeded"
-            body = {**long, "stream": True, "deadline_ms": 6000}
+            late = client.post(CHAT, json={**long, "deadline_ms": 6000}, headers=key("beta"))
+            assert late.status_code == 400 and late.json()["error"]["code"] == "deadline_impossible"
+            never = dict.fromkeys(map(str, server.engine.info.eos_ids), -100)
+            endless = {**HI, "max_tokens": 2000, "logit_bias": never}
+            body = {**endless, "stream": True, "deadline_ms": 6000}
             events = events_of(client.post(CHAT, json=body, headers=key("beta")).text)
             assert '"code":"deadline_exceeded"' in events[-2] and events[-1] == "[DONE]"
         server.call(server.engine.check)

@@ -6,7 +6,7 @@ seconds for months), sizes and forecasts; who goes next is the waiting room's bu
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
@@ -19,24 +19,38 @@ from ..errors import (
 )
 from .bounded_queue import BoundedQueue, QueueBounds, Size
 from .calibration import Calibration
-from .deadlines import Deadlines, LatencyTarget, tightest
+from .deadlines import NO_ALLOWANCES, Allowances, Deadlines, LatencyTarget, tightest
 from .forecast import Forecast, Prospect
 from .limit_store import LimitStore
 from .limits import Limit, Need, Quantities, applying
 from .place import Place, Stage, Terms
 from .rate_limits import RateFigure, RateLimits
-from .retry import LEAST, Pace
+from .retry import LEAST, MOST_TOLD, Pace
+from .strictness import Strictness
 from .waiting_time import IdleTime
 
+NEARLY = 0.9  # of its time: who ends after that, and unfinished, ended for its deadline
 MIN_SWEEP = 64  # below this many dead heap entries, sweeping is not worth it
 
 
 class Admission:
-    """Owner of all places. A request that is refused raises, and holds nothing."""
+    """Owner of all places. A request that is refused raises, and holds nothing.
 
-    def __init__(self, bounds: QueueBounds, store: LimitStore, targets: Sequence[LatencyTarget] = ()) -> None:
-        self.targets = tuple(targets)
-        self.calibration = Calibration()
+    targets: asked for anew for each request, as the book that they stand in may be another one.
+    """
+
+    def __init__(
+        self,
+        bounds: QueueBounds,
+        store: LimitStore,
+        targets: Callable[[], Sequence[LatencyTarget]] = tuple,
+        allowances: Allowances = NO_ALLOWANCES,
+    ) -> None:
+        self._targets = targets
+        self.allowances = allowances
+        self.calibration = Calibration()  # of seconds to a first token
+        self.answer_calibration = Calibration()  # of seconds from there to the end
+        self.strictness = Strictness()
         self.idle = IdleTime()
         self._queue = BoundedQueue(bounds)
         self._limits = RateLimits(store)
@@ -46,6 +60,11 @@ class Admission:
         self._numbers = 0
         self._pushed: list[Place] = []
         self._due: list[tuple[float, int]] = []  # a heap; entries of another time than the place's are dead
+
+    @property
+    def targets(self) -> Sequence[LatencyTarget]:
+        """What requests without a deadline are judged by."""
+        return self._targets()
 
     # --- the stages
 
@@ -92,7 +111,7 @@ class Admission:
         prospect None: nothing can be foreseen. Raises DeadlineImpossible, DeadlineUnattainable or ServerOverloaded.
         """
         self._enter(place, "counted", "waiting")
-        place.deadlines = deadlines
+        place.deadlines, place.judged = deadlines, now
         try:
             self._judge(place, prospect, now)
         except BaseException:
@@ -110,26 +129,31 @@ class Admission:
             return
         place.stage = "running"
         place.waited = self.idle.waited(place.arrived, place.idle_then, now)
-        if place.foreseen is not None:
-            self.calibration.observe(place.foreseen.wait, now - place.arrived)
         self._set_due(place, place.deadlines.due(told=False))
 
-    def tell(self, place: Place) -> None:
+    def tell(self, place: Place, now: float) -> None:
         """Its first token has left the server."""
         assert place.stage == "running", f"{place.key} is told of while {place.stage}"
-        if not place.told:
-            place.told = True
-            self._set_due(place, place.deadlines.due(told=True))
+        if place.told is not None:
+            return
+        if place.foreseen is not None:
+            self.calibration.observe(place.foreseen.first, now - place.judged)
+        place.told = now
+        self._set_due(place, place.deadlines.due(told=True))
 
-    def settle(self, place: Place, outputs: int, now: float, *, prompt: int | None = None) -> None:
+    def settle(
+        self, place: Place, outputs: int, now: float, *, prompt: int | None = None, natural: bool = False
+    ) -> None:
         """See Place.settle."""
         reservation, need = place.reservation, place.need
+        self._learn(place, now, natural=natural)
         if self._end(place) and reservation is not None and need is not None:
             tokens = need.prompt_tokens if prompt is None else prompt
             self._limits.settle(reservation, Quantities(1, tokens, outputs), now=now)
 
     def release(self, place: Place, now: float) -> None:
         """See Place.release."""
+        self._learn(place, now)
         if self._end(place) and place.reservation is not None:
             self._limits.cancel(place.reservation, now=now)
 
@@ -180,6 +204,11 @@ class Admission:
     def pace(self, now: float) -> float:
         """Sequences a second that begin of late; while all seats are taken, 1 / pace is when the next comes free."""
         return self._pace.rate(now)
+
+    def drained_in(self, now: float) -> float:
+        """Seconds until all that waits has begun, if it goes on as of late."""
+        rate = self._pace.rate(now)
+        return min(self.waiting.entries / rate, MOST_TOLD) if rate else LEAST
 
     def figures(self, terms: Terms, *, endpoint: str, model: str, now: float) -> tuple[RateFigure, ...]:
         """What to tell a client of its limits a minute."""
@@ -238,18 +267,45 @@ class Admission:
             raise DeadlineImpossible("the deadline has passed", deadlines.param)
         if prospect is None:
             return
+        alone, least = prospect.alone, prospect.least
+        if (late := deadlines.excess(now + least.first, now + least.whole)) > 0.0:
+            raise DeadlineImpossible(f"no server could answer until {late:.2f} s after the deadline", deadlines.param)
+        if prospect.expected is None:
+            return
         place.foreseen = prospect.expected
-        expected = prospect.expected.later(prospect.expected.wait * (self.calibration.factor - 1.0))
-        alone = prospect.alone
-        if (late := deadlines.excess(now + alone.first, now + alone.whole)) > 0.0:
-            raise DeadlineImpossible(f"an idle server would answer {late:.2f} s after the deadline", deadlines.param)
-        if (late := deadlines.excess(now + expected.first, now + expected.whole)) > 0.0:
+        if not (self.calibration.is_trusted and self.answer_calibration.is_trusted):
+            return
+        if (late := self._lateness(deadlines, prospect.expected, now)) > 0.0:
+            if deadlines.excess(now + alone.first, now + alone.whole) > 0.0:
+                raise DeadlineImpossible(f"an idle server would be {late:.2f} s late, as a rule", deadlines.param)
             raise DeadlineUnattainable(f"the answer would come {late:.2f} s after the deadline", late)
         if deadlines.sooner is None:
             span = tightest(self.targets, place.terms.tier, place.endpoint, place.model)
             target = span.deadlines(place.arrived, (alone.first, alone.whole))
-            if (late := target.excess(now + expected.first, now + expected.whole)) > 0.0:
+            if (late := self._lateness(target, prospect.expected, now)) > 0.0:
                 raise ServerOverloaded(f"so much waits that the answer would come {late:.2f} s too late", late)
+
+    def _lateness(self, deadlines: Deadlines, foreseen: Forecast, now: float) -> float:
+        """By how much an answer is to be expected late."""
+        part = self.strictness.part
+        first = now + self.calibration.at(part, foreseen.first)
+        return deadlines.excess(first, first + self.answer_calibration.at(part, foreseen.answer))
+
+    def _learn(self, place: Place, now: float, *, natural: bool = False) -> None:
+        """A place ends, its answer whole or given up: what it took by then beside what was foreseen."""
+        foreseen, told = place.foreseen, place.told
+        if place.stage == "ended" or foreseen is None:
+            return
+        if told is None:
+            self.calibration.observe_more_than(foreseen.first, now - place.judged)
+        elif natural and foreseen.answer:
+            self.answer_calibration.observe(foreseen.answer, now - told)
+        elif foreseen.answer:
+            self.answer_calibration.observe_more_than(foreseen.answer, now - told)
+        if natural and told is not None and place.deadlines.sooner is not None:
+            self.strictness.ended(place.deadlines.excess(told, now) <= 0.0)
+        elif not natural and now - place.judged >= NEARLY * (place.due - place.judged):
+            self.strictness.ended(False)
 
     def _set_due(self, place: Place, at: float) -> None:
         place.due = at

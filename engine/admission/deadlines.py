@@ -75,6 +75,9 @@ class Allowances:
         return Deadlines(None if first is None else at + first, None if whole is None else at + whole)
 
 
+NO_ALLOWANCES = Allowances()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyTarget:
     """Seconds that requests of a tier, endpoint or model should take. It judges them at the door and never ends them.

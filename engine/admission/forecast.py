@@ -1,12 +1,11 @@
-"""When a request will have its first token and its end, from what waits before it and what was measured. Pure.
+"""When a request will have its first token and its end, from its wait and from what was measured. Pure.
 
-It knows no queue and no policy: units served before it are handed in (backlog.py), speeds too. What was not measured
-yet takes no time here, so that nothing but the certain is refused then.
+It knows no queue and no policy: the wait for its turn is handed in (rehearsal.py), speeds too. What was not measured
+takes no time here, so that nothing but the certain is refused then.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
 from ..door import Coefficients
 from .limits import Need
@@ -16,30 +15,28 @@ NOTHING = Coefficients(base=0.0, prompt=0.0, sequence=0.0, context=0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """The worker as measured. coefficients: of a step. units: of cost a second while others wait; None: not known yet.
+    """The worker as measured. coefficients: of a step; None: not known yet.
 
-    chunk: most prompt tokens of a step. least_step: the shortest step there can be, in seconds.
+    chunk: most prompt tokens of a step. beside: the same beside decodes. least_step: the shortest step there can be, in
+    seconds.
     """
 
     coefficients: Coefficients | None = None
-    units: float | None = None
     chunk: int = 512
+    beside: float = inf
     least_step: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """What runs now. context: tokens of all running sequences. prompt_left: those of prompts still to be computed.
+    """What runs beside a request. context: tokens of all these sequences.
 
-    free: whether a seat and pages are free. residual: seconds until they come free. step: seconds of late steps with
-    prompt tokens in them, 0 if there are none.
+    prompt_left: tokens of their prompts that are computed before its own. step: seconds that late steps took.
     """
 
     sequences: int = 0
     context: int = 0
     prompt_left: int = 0
-    free: bool = True
-    residual: float = 0.0
     step: float = 0.0
 
 
@@ -54,59 +51,36 @@ class Forecast:
     first: float
     whole: float
 
-    def later(self, seconds: float) -> "Forecast":
-        """The same after so much more waiting."""
-        return Forecast(self.wait + seconds, self.first + seconds, self.whole + seconds)
+    @property
+    def answer(self) -> float:
+        """Seconds from the first token to the end."""
+        return self.whole - self.first
 
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """What to expect of a request now, on an idle server, and what it takes at the very least."""
+    """What to expect of a request now, on an idle server, and what it takes at the very least.
 
-    expected: Forecast
+    expected None: its tenant's answers are not known yet, so that nothing but the certain counts.
+    """
+
+    expected: Forecast | None
     alone: Forecast
     least: Forecast
 
 
-def forecast(need: Need, units_ahead: int, running: Running, speed: Speed) -> Forecast:
-    """What to expect of a request, with so much served before it. Outputs are those of one of its sequences."""
-    wait = 0.0 if running.free and not units_ahead else running.residual
-    if speed.units:
-        wait += units_ahead / speed.units
+def forecast(need: Need, wait: float, running: Running, speed: Speed) -> Forecast:
+    """What to expect of a request that begins in so many seconds. Outputs are those of one of its sequences."""
     first = wait + _prefill(need.prompt_tokens, running, speed)
     outputs = need.outputs // need.sequences
     return Forecast(wait, first, first + max(0, outputs - 1) * _decode(need, running, speed))
 
 
-def residual(running: Iterable[tuple[float, int]], pages: int) -> float:
-    """Seconds until a seat and `pages` more pages come free, from what each running sequence has left and holds.
-
-    If all of them together hold too few, until the last has ended.
-    """
-    last = 0.0
-    for seconds, held in sorted(running):
-        last, pages = seconds, pages - held
-        if pages <= 0:
-            break
-    return last
-
-
-def least(need: Need, speed: Speed, *, least_outputs: int = 1, cached: bool = True) -> Forecast:
-    """What it takes at the very least. cached: its prompt's pages may be found. least_outputs: of one sequence."""
+def least(need: Need, speed: Speed, *, cached: bool = True) -> Forecast:
+    """What it takes at the very least. cached: its prompt's pages may be found."""
     chunks = 1 if cached else max(1, ceil(need.prompt_tokens / speed.chunk))
     first = chunks * speed.least_step
-    return Forecast(0.0, first, first + max(0, least_outputs - 1) * speed.least_step)
-
-
-def prospect(
-    need: Need, units_ahead: int, running: Running, speed: Speed, *, least_outputs: int = 1, cached: bool = True
-) -> Prospect:
-    """All that a deadline is judged by, for a server that steps."""
-    return Prospect(
-        forecast(need, units_ahead, running, speed),
-        forecast(need, 0, IDLE, speed),
-        least(need, speed, least_outputs=least_outputs, cached=cached),
-    )
+    return Forecast(0.0, first, first + max(0, need.least - 1) * speed.least_step)
 
 
 def fixed(wait: float, compute: float) -> Prospect:
@@ -118,10 +92,12 @@ def fixed(wait: float, compute: float) -> Prospect:
 def _prefill(prompt: int, running: Running, speed: Speed) -> float:
     """Seconds of the steps that compute a prompt and what is left of those before it."""
     of = speed.coefficients or NOTHING
-    steps = max(1, ceil((running.prompt_left + prompt) / speed.chunk))
+    chunk = min(speed.chunk, max(1.0, speed.beside)) if running.sequences else speed.chunk
+    steps = max(1, ceil((running.prompt_left + prompt) / chunk))
     each = of.base + of.sequence * (running.sequences + 1) + of.context * running.context
     own = of.context * prompt * (ceil(prompt / speed.chunk) + 1) / 2  # a chunk attends to all before it
-    return steps * each + of.prompt * (running.prompt_left + prompt) + own
+    joins = running.step / 2 if running.sequences else 0.0  # it comes in the middle of a step
+    return joins + steps * each + of.prompt * (running.prompt_left + prompt) + own
 
 
 def _decode(need: Need, running: Running, speed: Speed) -> float:

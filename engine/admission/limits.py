@@ -24,13 +24,15 @@ class Quantities(NamedTuple):
 class Need:
     """What a request asks for when it arrives. Outputs are those of all its sequences.
 
-    expected: outputs a sequence that the tenant's requests usually have; None: nothing is known of them.
+    expected: outputs a sequence that the tenant's requests usually have; None: nothing is known of them. least: the
+    fewest that one can have.
     """
 
     prompt_tokens: int
     max_tokens: int
     expected: int | None = None
     sequences: int = 1
+    least: int = 1
 
     @property
     def outputs(self) -> int:

@@ -36,7 +36,10 @@ class Owner(Protocol):
     """The end of a place, which only its owner can bring about."""
 
     def release(self, place: "Place", now: float) -> None: ...
-    def settle(self, place: "Place", outputs: int, now: float, *, prompt: int | None = None) -> None: ...
+    def drained_in(self, now: float) -> float: ...
+    def settle(
+        self, place: "Place", outputs: int, now: float, *, prompt: int | None = None, natural: bool = False
+    ) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +65,8 @@ class Place:
     deadlines: Deadlines = NO_DEADLINES
     foreseen: Forecast | None = None
     due: float = inf
-    told: bool = False
+    judged: float = 0.0
+    told: float | None = None
     waited: Waited | None = None
     pushed_out: ServerOverloaded | None = None
 
@@ -72,18 +76,18 @@ class Place:
 
     def exceeded(self, now: float) -> DeadlineExceeded:
         """What to tell the client whose time is up."""
-        spent = f"{now - self.arrived:.2f} s after it came"
+        spent, again = f"{now - self.arrived:.2f} s after it came", self.owner.drained_in(now)
         if self.waited is None:
-            return DeadlineExceeded(f"the request was still waiting {spent}, too late to be answered in time")
-        return DeadlineExceeded(f"the deadline came {spent}, after {self.waited.total:.2f} s of waiting")
+            return DeadlineExceeded(f"the request was still waiting {spent}, too late to be answered in time", again)
+        return DeadlineExceeded(f"the deadline came {spent}, after {self.waited.total:.2f} s of waiting", again)
 
     def release(self, now: float) -> None:
         """Give everything back, as if it had never come; nothing if it has ended."""
         self.owner.release(self, now)
 
-    def settle(self, outputs: int, now: float, *, prompt: int | None = None) -> None:
+    def settle(self, outputs: int, now: float, *, prompt: int | None = None, natural: bool = False) -> None:
         """It has ended, with so many outputs in all; nothing if it had ended before.
 
-        prompt: tokens to count of its prompt, None for all of them.
+        prompt: tokens to count of its prompt, None for all of them. natural: the answer came to its own end.
         """
-        self.owner.settle(self, outputs, now, prompt=prompt)
+        self.owner.settle(self, outputs, now, prompt=prompt, natural=natural)

@@ -4,8 +4,9 @@ Knows no model and no process; whoever made the engine starts and stops it, unle
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
@@ -18,6 +19,7 @@ from ..admission.bounded_queue import QueueBounds
 from ..admission.limit_store import MemoryLimits
 from ..clock import wall_time
 from ..errors import FairstepError, UnknownModel
+from ..reception import Reception
 from .ask import Ask, chat_ask, completion_ask
 from .body import OFF_LOOP_BYTES, parse_object, read_body
 from .chat import ChatWriter
@@ -27,7 +29,6 @@ from .exchange import Exchange
 from .guard import Guard
 from .limits import Limits
 from .protocol import DetokenizeBody
-from .reception import Reception
 from .replies import JsonReply, failure_of
 from .tenant_book import TenantBook
 from .tenant_check import TenantCheck, route_path, terms_of
@@ -65,7 +66,8 @@ def create_app(
     """
     limits = Limits(body_bytes=max_body_bytes, prompts=max_prompts, samples=max_samples, ping_seconds=ping_seconds)
     model = served_model_name or engine.model_name
-    reception = Reception(admission or Admission(QueueBounds(), MemoryLimits()), model, engine.now)
+    door = admission or Admission(QueueBounds(), MemoryLimits())
+    reception = Reception(door, model, engine.now, foresee=engine.prospect, refused=engine.refused)
     service = Service(engine, model, limits, reception)
     app = FastAPI(
         title="fairstep",
@@ -117,17 +119,21 @@ class Service:
 
     async def tokenize(self, request: Request) -> Response:
         """POST /tokenize"""
-        asked = await _checked(await self._read(request), tokenize_ask)
-        self._check_model(asked.model)
-        self._engine.check_alive()
-        return JsonReply(await tokenize_reply(self._engine, asked))
+        raw = await self._read(request)
+        with self._place(request, len(raw)):
+            asked = await _checked(raw, tokenize_ask)
+            self._check_model(asked.model)
+            self._engine.check_alive()
+            return JsonReply(await tokenize_reply(self._engine, asked))
 
     async def detokenize(self, request: Request) -> Response:
         """POST /detokenize"""
-        asked = await _checked(await self._read(request), DetokenizeBody.of)
-        self._check_model(asked.model)
-        self._engine.check_alive()
-        return JsonReply(await detokenize_reply(self._engine, asked))
+        raw = await self._read(request)
+        with self._place(request, len(raw)):
+            asked = await _checked(raw, DetokenizeBody.of)
+            self._check_model(asked.model)
+            self._engine.check_alive()
+            return JsonReply(await detokenize_reply(self._engine, asked))
 
     async def models(self) -> Response:
         """GET /v1/models"""
@@ -154,9 +160,11 @@ class Service:
         raw = await self._read(request)
         visit = self._reception.arrive(terms_of(request.scope), route_path(request.scope), len(raw))
         try:
-            ask = await _checked(raw, check)
-            self._check_model(ask.model)
-            visit.deadlines = deadlines_of(ask, request.headers.get(DEADLINE_HEADER), received)
+            with visit.refusals():
+                ask = await _checked(raw, check)
+                self._check_model(ask.model)
+                header, ways = request.headers.get(DEADLINE_HEADER), self._reception.admission.allowances
+                visit.deadlines = deadlines_of(ask, header, received, ways)
             if ask.batch:
                 visit.is_batch_work()
         except BaseException:
@@ -164,6 +172,16 @@ class Service:
             raise
         seconds = self._limits.ping_seconds
         return Exchange(self._engine, self._model, ask, writer, visit=visit, ping_seconds=seconds)
+
+    @contextmanager
+    def _place(self, request: Request, size: int) -> Generator[None, None, None]:
+        """A place for what generates nothing: it counts among what is in the server, and takes of no limit."""
+        terms = replace(terms_of(request.scope), limits=())
+        visit = self._reception.arrive(terms, route_path(request.scope), size)
+        try:
+            yield
+        finally:
+            visit.leave(0, answered=False)
 
     async def _read(self, request: Request) -> bytes:
         return await read_body(request, self._limits.body_bytes, self._limits.body_seconds)

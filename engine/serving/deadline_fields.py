@@ -1,11 +1,10 @@
 """The time a client gives its request, in the body or in a header, as instants of the engine's clock."""
 
-from ..admission.deadlines import Allowances, Deadlines
+from ..admission.deadlines import NO_ALLOWANCES, Allowances, Deadlines
 from ..errors import InvalidRequest
 from .ask import Ask
 
 DEADLINE_HEADER = "X-Deadline-Ms"
-NO_ALLOWANCES = Allowances()
 MOST_CHARACTERS = 20
 
 

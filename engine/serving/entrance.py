@@ -30,6 +30,7 @@ async def _not_yet(send: "Send") -> None:
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
         (b"retry-after", b"1"),
+        (b"retry-after-ms", b"1000"),
     ]
     await send({"type": "http.response.start", "status": 503, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -17,13 +17,13 @@ from starlette.types import Receive, Scope, Send
 
 from ..admission.fit import answer_room
 from ..errors import DeadlineExceeded, EngineClosed, FairstepError
+from ..reception import Visit
 from ..request import Completion, Delta, SamplingParams
 from .ask import Ask, named_as_sent
 from .disconnect import until_disconnect
 from .fan_in import fan_in
 from .off_loop import off_loop_if
 from .prompt_tokens import PromptTokens, tokenize
-from .reception import Visit
 from .replies import JsonReply, failure_of
 from .sse import PING, EventStream, event
 from .writer import Tally, Writer
@@ -131,7 +131,7 @@ class Exchange(Response):
         """All prompts in the engine's hands; on leaving, those that have not ended are cancelled, together."""
         streams: list[Stream] = []
         try:
-            with named_as_sent(self._ask.field_names):
+            with named_as_sent(self._ask.field_names), self._visit.refusals():
                 prompts = await tokenize(self._engine, self._ask)
                 writer = self._writer(self._model, self._ask, prompts, self._engine.tokenizer)
                 self._tally = writer.tally
@@ -148,10 +148,12 @@ class Exchange(Response):
     def _count(self, prompts: Sequence[PromptTokens]) -> None:
         """Its tokens are known: let it wait, or refuse it."""
         lengths = [len(prompt.ids) for prompt in prompts]
-        most = self._params(min(lengths)).max_tokens
+        params = self._params(min(lengths))
+        most = answer_room(min(lengths), params.max_tokens, self._engine.info.context)
         self._visit.count(
             prompt_tokens=sum(lengths),
-            max_tokens=answer_room(min(lengths), most, self._engine.info.context),
+            max_tokens=most,
+            least=params.least_tokens(most),
             sequences=len(prompts) * self._ask.samples,
         )
 

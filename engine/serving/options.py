@@ -1,9 +1,10 @@
 """Command-line options made from a config's fields, so that a setting has one name and one help text everywhere."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import Field, fields
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 import click
 
@@ -119,15 +120,18 @@ def _reading(setting: Field[Any], kind: Any) -> dict[str, Any]:
     if setting.metadata.get("size"):
         return {"type": click.STRING, "metavar": "SIZE"}
     kinds = get_args(kind) or (kind,)  # `int | None` gives (int, NoneType)
-    if float in kinds:
+    if Literal["auto"] in kinds:
         return {"type": click.STRING, "metavar": "N|auto", "callback": _number_or_text}
+    if float in kinds:
+        return {"type": click.FLOAT, "metavar": "N"}
     if int in kinds:
         return {"type": click.INT, "metavar": "N"}
     return {"type": click.STRING, "metavar": "FILE" if setting.metadata.get("file") else "TEXT"}
 
 
 def _number_or_text(ctx: click.Context, param: click.Parameter, value: str | None) -> float | str | None:
-    try:
-        return value if value is None else float(value)
-    except ValueError:
-        return value
+    """A number as it was written, whole or not; another text, or none, stays what it is."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return value if value is None else kind(value)
+    return value

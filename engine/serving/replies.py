@@ -84,7 +84,7 @@ def failure_of(error: Exception) -> Failure:
         case Overloaded() | StoreFailed() | EngineClosed() | EngineDead():
             return Failure(503, str(error), UNAVAILABLE, None, error.code, _again(error, hint=True))
         case DeadlineExceeded():
-            return Failure(504, str(error), TIMED_OUT, None, error.code, _again(error))
+            return Failure(504, str(error), TIMED_OUT, None, error.code, {**_again(error), **_hint(error)})
         case FairstepError():
             return Failure(500, str(error), SERVER_ERROR, None, error.code)
         case HTTPException(status_code=status, detail=detail):
@@ -98,8 +98,10 @@ def _again(error: FairstepError, *, hint: bool = False) -> dict[str, str]:
     """Headers about trying again; hint: and when."""
     if error.should_retry is False:
         return {"x-should-retry": "false"}
-    if not hint:
-        return {}
+    return _hint(error) if hint else {}
+
+
+def _hint(error: FairstepError) -> dict[str, str]:
     seconds = jittered(error.retry_after, random.uniform)
     return {"Retry-After": str(math.ceil(seconds)), "Retry-After-Ms": str(math.ceil(seconds * 1000))}
 

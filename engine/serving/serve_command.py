@@ -9,14 +9,16 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..async_engine import AsyncEngine
 from ..config import ServeConfig
+from ..garbage import settle_garbage
 from ..metrics import Metrics
+from ..worker import nothing
 from .entrance import Entrance
 from .listener import BACKLOG, listen, url_of
 from .progress import LoadingDisplay
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from .tenant_book import TenantBook
 
-COMPUTED_BY = {"fairstep": "fairstep's decoder", "transformers": "transformers' own code"}
+COMPUTED_BY = {"fairstep": "fairstep's decoder", "cpu": "fairstep's C++ step", "transformers": "transformers' own code"}
 GRACE_SECONDS = 10  # after a signal, answers under way may go on for so long
 
 
@@ -41,11 +43,21 @@ def run_server(model: str, settings: Settings) -> None:
         listener = kept.enter_context(listen(config.host, config.port))
         runner = kept.enter_context(asyncio.Runner(loop_factory=_new_event_loop))
         say(f"fairstep {__version__} serves {model}\n{settings.table()}")
-        runner.run(serve_on(listener, model, config, terms))
+        runner.run(serve_on(listener, model, config, terms, loaded=settle_garbage))
 
 
-async def serve_on(listener: socket.socket, model: str, config: ServeConfig, terms: TermsOfUse = NO_TERMS) -> None:
-    """Serve on a listening socket until a signal says to stop; 503 while the model loads. SIGHUP reads tenants anew."""
+async def serve_on(
+    listener: socket.socket,
+    model: str,
+    config: ServeConfig,
+    terms: TermsOfUse = NO_TERMS,
+    *,
+    loaded: Callable[[], None] = nothing,
+) -> None:
+    """Serve on a listening socket until a signal says to stop; 503 while the model loads. SIGHUP reads tenants anew.
+
+    loaded: called once, before the first request is let in.
+    """
     name = config.served_model_name or model
     display = LoadingDisplay()
     engine = AsyncEngine(
@@ -53,12 +65,12 @@ async def serve_on(listener: socket.socket, model: str, config: ServeConfig, ter
         config.engine(),
         in_process=config.in_process,
         model_name=name,
-        metrics=Metrics(model_name=name, prefix=config.metrics_prefix),
+        metrics=Metrics(name, config.metrics_prefix, config.metrics_tenants),
         progress=display,
         tenants=terms.tenants.current if terms.tenants else None,
     )
     entrance = Entrance()
-    opening = asyncio.create_task(_open(engine, entrance, config, terms, display, url_of(listener)))
+    opening = asyncio.create_task(_open(engine, entrance, config, terms, display, url_of(listener), loaded))
     try:
         server = await asyncio.to_thread(_http_server, entrance)
         opening.add_done_callback(lambda task: _end_if_failed(server, task))
@@ -78,6 +90,7 @@ async def _open(
     terms: TermsOfUse,
     display: LoadingDisplay,
     url: str,
+    loaded: Callable[[], None],
 ) -> None:
     """Load, then let requests in."""
     try:
@@ -86,12 +99,13 @@ async def _open(
         display.close()
     from .app import create_app
 
+    loaded()
     entrance.app = create_app(
         engine,
         served_model_name=config.served_model_name,
         max_body_bytes=config.max_body,
         tenants=terms.tenants,
-        admission=admission_of(config, terms.store),
+        admission=admission_of(config, terms.store, terms.tenants),
     )
     say(ready_line(engine, url))
 
@@ -104,13 +118,19 @@ def ready_line(engine: AsyncEngine, url: str) -> str:
     times = ", ".join(f"{part} {seconds:.2f}" for part, seconds in parts.items())
     notes = "".join(f"note: {note}\n" for note in info.notes)
     return (
-        f"{engine.model_name}: {info.architecture} by {COMPUTED_BY.get(info.path, info.path)}, "
+        f"{engine.model_name}: {info.architecture} by {computed_by(info.path)}, "
         f"{info.parameters / 1e6:.0f} M parameters, {info.dtype} on {info.device}, "
         f"context {info.context}, {info.pages} pages of {info.page_size}\n"
         f"{notes}"
         f"loaded in {engine.seconds['ready']:.2f} s ({times})\n"
         f"ready: {url}/v1"
     )
+
+
+def computed_by(path: str) -> str:
+    """Ready.path for people."""
+    kind, _, level = path.partition(":")
+    return COMPUTED_BY.get(kind, kind) + (f" ({level})" if level else "")
 
 
 def say(text: str) -> None:

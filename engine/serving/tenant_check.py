@@ -16,7 +16,7 @@ from .replies import failure_of
 from .tenant_book import TenantBook
 
 if TYPE_CHECKING:
-    from .reception import Reception
+    from ..reception import Reception
 
 OPEN = ("/health", "/ping", "/version", "/metrics")  # for probes, which have no keys
 LIMITED = ("/v1/chat/completions", "/v1/completions")
@@ -40,6 +40,7 @@ class TenantCheck:
         try:
             terms = tenant_of(scope["headers"], self._book.current, peer=peer)
         except Unauthorized as error:
+            self._reception.refused(None, error, None)
             await failure_of(error).reply()(scope, receive, send)
             return
         scope["state"] = {**scope.get("state", {}), TERMS: terms}

@@ -6,11 +6,21 @@ Knows no HTTP. Keys are in the file as SHA-256 only.
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..admission.deadlines import LatencyTarget
 from ..admission.limits import Limit
 from ..errors import ConfigError
 from ..tenants import ANONYMOUS, Tenants, TenantTerms, TierTerms, TrustedProxy, digest_of
 from .settings_file import near, read_toml
-from .tenants_schema import AnonymousEntry, LimitEntry, TenantEntry, TenantsEntry, TermsEntry, TierEntry, checked
+from .tenants_schema import (
+    AnonymousEntry,
+    LimitEntry,
+    TargetEntry,
+    TenantEntry,
+    TenantsEntry,
+    TermsEntry,
+    TierEntry,
+    checked,
+)
 
 ONE_TIER = TierEntry(name="standard")
 EMPTY = digest_of("")
@@ -41,6 +51,7 @@ def book_of(entry: TenantsEntry) -> Tenants:
         defaults=fill.terms("defaults", ANONYMOUS, entry.defaults),
         anonymous=None if entry.anonymous is None else fill.terms("anonymous", ANONYMOUS, entry.anonymous),
         proxy=None if proxy is None else TrustedProxy(tuple(proxy.networks), proxy.header),
+        latency=[fill.target(f"targets[{index}]", each) for index, each in enumerate(entry.targets)],
     )
     if not book.keys and book.anonymous is None and book.proxy is None:
         raise ValueError("lets nobody in: give a tenant keys, or write [anonymous] to serve requests without a key")
@@ -76,6 +87,18 @@ class _Fill:
             max_concurrent=given.get("max_concurrent"),
             max_running=given.get("max_running"),
             queue_share=given.get("queue_share"),
+        )
+
+    def target(self, place: str, own: TargetEntry) -> LatencyTarget:
+        """A target of the file; `place` is where it stands."""
+        if own.ttft_ms is None and own.e2e_ms is None:
+            raise ValueError(f"{place} names no target: give it ttft_ms, e2e_ms or both")
+        return LatencyTarget(
+            first=None if own.ttft_ms is None else own.ttft_ms / 1000,
+            whole=None if own.e2e_ms is None else own.e2e_ms / 1000,
+            tier=None if own.tier is None else self._number(f"{place}.tier", own.tier),
+            endpoint=own.endpoint,
+            model=own.model,
         )
 
     def _number(self, place: str, name: str) -> int:

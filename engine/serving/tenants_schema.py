@@ -106,6 +106,16 @@ class TierEntry(Entry):
     min_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
+class TargetEntry(Entry):
+    """endpoint, model: patterns with * and ?. tier None: all."""
+
+    ttft_ms: Milliseconds | None = None
+    e2e_ms: Milliseconds | None = None
+    tier: Name | None = None
+    endpoint: Text = "*"
+    model: Text = "*"
+
+
 class TermsEntry(Entry):
     """Left out (None): what [defaults] say."""
 
@@ -143,6 +153,7 @@ class TenantsEntry(Entry):
     tiers: list[TierEntry] = []
     defaults: TermsEntry = TermsEntry()
     limits: list[LimitEntry] = []
+    targets: list[TargetEntry] = []
     tenants: list[TenantEntry] = []
     anonymous: AnonymousEntry | None = None
     trusted_proxy: ProxyEntry | None = None
@@ -186,7 +197,7 @@ def _words(mistake: ErrorDetails) -> str:
         return mistake["msg"]
     if kind == "missing":
         return "is missing"
-    if kind == "list_type" and loc in (("tenants",), ("tiers",), ("limits",)):
+    if kind == "list_type" and loc in (("tenants",), ("tiers",), ("limits",), ("targets",)):
         return f"must be tables of their own: write [[{loc[0]}]]"
     if kind == "list_type":
         return "must be a list: [...]"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..admission.admission import Admission
 from ..admission.bounded_queue import QueueBounds
+from ..admission.deadlines import Allowances
 from ..admission.limit_store import LimitStore, MemoryLimits
 from ..admission.month import month_of
 from ..clock import wall_time
@@ -41,10 +42,11 @@ def terms_of_use(config: ServeConfig) -> Generator[TermsOfUse, None, None]:
         yield TermsOfUse(book, store)
 
 
-def admission_of(config: ServeConfig, store: LimitStore | None) -> Admission:
-    """A new door with the config's bounds."""
+def admission_of(config: ServeConfig, store: LimitStore | None, book: "TenantBook | None" = None) -> Admission:
+    """A new door with the config's bounds and allowances, and the book's targets."""
     bounds = QueueBounds(entries=config.max_queue, tokens=config.max_queue_tokens, bytes=config.max_queue_bytes)
-    return Admission(bounds, store or MemoryLimits())
+    allowances = Allowances(config.way_in_ms / 1000, config.way_out_ms / 1000)
+    return Admission(bounds, store or MemoryLimits(), (lambda: book.current.targets) if book else tuple, allowances)
 
 
 def _book(path: Path) -> "TenantBook":

@@ -1,4 +1,4 @@
-"""How much is served before a request when tenants take turns: the queue's length is the wrong signal. Pure.
+"""How much is served before a request when tenants take turns, told tenant by tenant: what drain.py is held to.
 
 A tenant with little waiting is served within a few rounds, however much others have waiting. Whoever waits long is also
 overtaken by what others send meanwhile, within their turns. Units are the ledger's.

@@ -1,4 +1,4 @@
-"""backlog.py: what is served before a request, beside what deficit round robin does."""
+"""units_ahead.py: what is served before a request, beside what deficit round robin does."""
 
 from collections import deque
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairstep.admission.backlog import Backlog, ahead
 from fairstep.fairness.drr import DeficitRoundRobin
+from units_ahead import Backlog, ahead
 
 QUANTUM = 100
 

@@ -1,0 +1,1 @@
+"""What an engine counts, noun by noun: histograms, requests, steps, tenants, tiers."""
