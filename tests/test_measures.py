@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from fairstep.simulation.logbook import Curve, Logbook, Story
 from fairstep.simulation.measures import waiting_spans, windowed_difference, worst_gap
 from fairstep.simulation.trace import Arrival, Trace
-from fairstep.tenants import TenantTerms
+from fairstep.tenants import Tenants, TenantTerms
 
 
 def book_of(end: float, *tenants: TenantTerms, **served: dict[float, float]) -> Logbook:
     """A run of tenants that wait all the time: instants and amounts of service for each."""
     arrivals = [Arrival(at=0.0, tenant=name, prompt_tokens=1, outputs=1) for name in served]
-    log = Logbook(Trace.of("t", arrivals, end, tenants))
+    log = Logbook(Trace.of("t", arrivals, end, Tenants(tenants=tenants)))
     for name, amounts in served.items():
         for at, amount in amounts.items():
             log.books[name].service.add(at, amount)

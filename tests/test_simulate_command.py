@@ -35,9 +35,9 @@ def told(capsys: pytest.CaptureFixture[str], *args: str) -> str:
 def test_the_table_has_a_line_a_tenant_and_is_the_same_each_time(capsys: pytest.CaptureFixture[str]) -> None:
     first = told(capsys, *NOISY)
     lines = first.splitlines()
-    assert lines[0].split()[:4] == ["tenant", "requests", "done", "share"]
-    assert lines[1].split()[:4] == ["A", "100", "100", "95.2%"]
-    assert lines[2].split()[:4] == ["B", "5", "5", "4.8%"]
+    assert lines[0].split()[:5] == ["tenant", "requests", "done", "lost", "share"]
+    assert lines[1].split()[:5] == ["A", "100", "100", "0", "95.2%"]
+    assert lines[2].split()[:5] == ["B", "5", "5", "0", "4.8%"]
     assert "noisy_neighbour, fcfs, seed 0" in first
     assert told(capsys, *NOISY) == first
 

@@ -84,7 +84,7 @@ def test_the_paper_s_rates_are_met() -> None:
     assert per_second("overload_weighted") == pytest.approx({"1": 0.8, "2": 0.8, "3": 1.2, "4": 1.6}, rel=0.01)
     assert per_second("on_off_overload") == pytest.approx({"1": 1.0, "2": 3.0}, rel=0.02)
     assert per_second("poisson_short_long") == pytest.approx({"1": 8.0, "2": 1.5}, rel=0.1)
-    assert [each.weight for each in suite_trace("overload_weighted").tenants] == [1, 2, 3, 4]
+    assert [each.weight for each in suite_trace("overload_weighted").book.tenants] == [1, 2, 3, 4]
 
 
 def test_ten_thousand_against_five() -> None:

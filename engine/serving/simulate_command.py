@@ -7,13 +7,17 @@ from typing import Any, get_args
 
 import msgspec
 
+from ..admission.bounded_queue import QueueBounds
 from ..door import Coefficients
 from ..errors import ConfigError
 from ..fairness.policies import POLICIES, make_room
 from ..fairness.pricing import UNIT, CostKind, CostModel
+from ..front_setup import least_of
+from ..simulation.logbook import DONE
 from ..simulation.plot import plot_service
 from ..simulation.simulator import SETTINGS, Setup, simulate
 from ..simulation.step_cost import SMALL_GPU, StepCost
+from ..simulation.suite import UNBOUNDED
 from ..simulation.suites import SUITES, suite_trace
 from ..simulation.summary import Percentiles, Summary, TenantSummary, summarize
 from ..simulation.trace import Trace
@@ -21,8 +25,9 @@ from ..simulation.trace_file import read_trace
 from ..stepping.batch_gate import BatchGate
 from ..stepping.settings import StepSettings
 from .simulate_options import LEARN
+from .tenants_file import read_tenants
 
-COLUMNS = ("tenant", "requests", "done", "share", "goodput", "queue s", "TTFT s", "ITL ms", "E2E s")
+COLUMNS = ("tenant", "requests", "done", "lost", "share", "goodput", "queue s", "TTFT s", "ITL ms", "E2E s")
 MOST_ROWS = 30
 LONGEST_CONTEXT = 2**20
 
@@ -50,6 +55,11 @@ class Job:
     noise: float = 0.0
     believed: str = "1"
     batch: str | None = None
+    tenants: Path | None = None
+    max_queue: int | None = None
+    max_queue_tokens: int | None = None
+    max_queue_bytes: int | None = None
+    refuse: bool = True
 
 
 def run_simulation(job: Job, *, as_json: bool, plot: Path | None) -> str:
@@ -58,7 +68,8 @@ def run_simulation(job: Job, *, as_json: bool, plot: Path | None) -> str:
     setup = setup_of(job, trace)
     cost = CostModel(kind=_one_of("cost-model", job.cost_model, get_args(CostKind)))
     quantum = None if job.quantum is None else job.quantum * UNIT
-    room = make_room(_one_of("policy", job.policy, POLICIES), cost, quantum=quantum)
+    least = least_of(trace.book.tiers)
+    room = make_room(_one_of("policy", job.policy, POLICIES), cost, quantum=quantum, least=least)
     log = simulate(trace, room, setup)
     if plot is not None:
         plot_service(log, plot, f"{trace.name}, {job.policy}, seed {job.seed}")
@@ -85,6 +96,8 @@ def trace_of(job: Job) -> Trace:
         assert job.trace is not None
         trace = read_trace(job.trace, rate=job.rate, seed=job.seed, most=job.requests)
         trace = replace(trace, until=job.seconds)
+    if job.tenants is not None:
+        trace = replace(trace, book=read_tenants(job.tenants))
     return trace.scaled(lengths=job.shorter, time=job.faster)
 
 
@@ -110,10 +123,21 @@ def setup_of(job: Job, trace: Trace) -> Setup:
         settings=replace(settings, static=gate is not None),
         cost=StepCost(coefficients_of(job.step_cost), job.noise),
         believed=believed_of(job.believed),
+        bounds=bounds_of(job),
+        refuses=job.refuse,
         gate=gate,
-        refuses=gate is not None,
         shared=job.policy == "drr",
         seed=job.seed,
+    )
+
+
+def bounds_of(job: Job) -> QueueBounds:
+    """The most that may wait: as said, or the suite's own."""
+    own = UNBOUNDED if job.suite is None else SUITES[job.suite].bounds
+    return QueueBounds(
+        entries=own.entries if job.max_queue is None else job.max_queue,
+        tokens=own.tokens if job.max_queue_tokens is None else job.max_queue_tokens,
+        bytes=own.bytes if job.max_queue_bytes is None else job.max_queue_bytes,
     )
 
 
@@ -174,7 +198,8 @@ def _row(name: str, tenant: TenantSummary) -> dict[str, str]:
     values = (
         name,
         str(tenant.requests),
-        str(sum(tenant.ended.get(end, 0) for end in ("stop", "length"))),
+        str(sum(tenant.ended.get(end, 0) for end in DONE)),
+        str(tenant.lost),
         f"{tenant.share:.1%}",
         f"{tenant.goodput:.2f}/s",
         _cell(tenant.queue),
@@ -192,7 +217,7 @@ def _cell(times: Percentiles, scale: float = 1.0) -> str:
 
 def _lost(tenant: TenantSummary) -> str:
     """How many ended otherwise than by a whole answer, and why."""
-    ends = [f"{count} {end}" for end, count in tenant.ended.items() if end not in ("stop", "length", "refused")]
+    ends = [f"{count} {end}" for end, count in tenant.ended.items() if end not in (*DONE, "refused")]
     return ", ".join([*ends, *(f"{count} refused ({code})" for code, count in tenant.refused.items())])
 
 

@@ -19,6 +19,7 @@ TRAFFIC = (
     option("--trace", type=FILE, metavar="FILE", help="A trace in CSV, see below."),
     option("--list", is_flag=True, help="List the suites and end."),
     option("--seconds", type=ABOVE_ZERO, metavar="N", help="End after N virtual seconds  [default: the trace's]"),
+    option("--tenants", type=FILE, metavar="FILE", help="Tenants' tiers, weights and limits, in TOML as for serve."),
     option("--requests", type=COUNT, metavar="N", help="Only the first N requests of FILE."),
     option("--rate", type=ABOVE_ZERO, metavar="N", help="Poisson arrivals, N a second, instead of FILE's."),
     option("--shorter", type=ABOVE_ZERO, default=1.0, metavar="N", help="Divide lengths by N."),
@@ -30,7 +31,7 @@ TRAFFIC = (
 MACHINE = (
     option("--policy", default="drr", metavar="NAME", help="fcfs, vtc, vtc-ema or drr  [default: drr]"),
     option("--cost-model", default="tokens", metavar="NAME", help="tokens, requests or adaptive  [default: tokens]"),
-    option("--quantum", type=COUNT, metavar="N", help="Tokens, or requests, a turn of drr  [default: 1000, 1]"),
+    option("--quantum", type=COUNT, metavar="N", help="Tokens, or requests, a turn of drr  [default: 500, 1]"),
     option("--max-seats", type=COUNT, default=32, metavar="N", help="Most sequences running  [default: 32]"),
     option("--step-tokens", type=COUNT, default=512, metavar="N", help="Most tokens a step  [default: 512]"),
     option("--kv-tokens", type=COUNT, default=10_000, metavar="N", help="Tokens in KV memory  [default: 10000]"),
@@ -49,6 +50,14 @@ MACHINE = (
         default="1",
         metavar=f"N|{LEARN}",
         help="Times that the scheduler reckons with, as a multiple of the true ones, or it learns them  [default: 1]",
+    ),
+    option("--max-queue", type=COUNT, metavar="N", help="Most requests that wait  [default: the suite's, or no end]"),
+    option("--max-queue-tokens", type=COUNT, metavar="N", help="The same in prompt tokens."),
+    option("--max-queue-bytes", type=COUNT, metavar="N", help="The same in bytes, four a prompt token."),
+    option(
+        "--refuse/--no-refuse",
+        default=True,
+        help="Refuse on arrival what should not meet its deadline, or let it wait until it expires  [default: refuse]",
     ),
     option("--batch", metavar="N,MS,MS", help="Static batches: size, longest wait by choice, time of a batch."),
 )

@@ -4,18 +4,21 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from ..door import Report
+from ..door import Report, StepRecord
 from ..request import Delta
+from ..step_shares import micros_of
 from .trace import Arrival, Trace
 
 PROMPT, CACHED, OUTPUT = 1.0, 0.1, 2.0  # what a token of each kind counts for as service
 DONE = ("stop", "length")
+LOST = ("refused", "pushed_out", "expired", "error")
 
 
 @dataclass(slots=True)
 class Story:
     """One request. Instants are None until they come. end: "stop" or "length" for a whole answer, "cancelled" by its
-    client, "expired", "refused", "error", or "" while it is under way. why: a refusal's code, an error's message.
+    client, "refused" at the door, "pushed_out" of the queue for another tenant's, "expired", "error", or "" while it is
+    under way. why: a refusal's code, an error's message.
     """
 
     arrival: Arrival
@@ -76,12 +79,13 @@ class Curve:
 @dataclass(slots=True)
 class Book:
     """One tenant's. service: what was computed for it, weighted; demand: what its arrivals ask for, in the same unit.
-    gaps: seconds from token to token.
+    gaps: seconds from token to token. machine: seconds of steps, its slices' part of each.
     """
 
     service: Curve = field(default_factory=Curve)
     demand: Curve = field(default_factory=Curve)
     gaps: "array[float]" = field(default_factory=lambda: array("d"))
+    machine: Curve = field(default_factory=Curve)
 
 
 class Logbook:
@@ -140,6 +144,7 @@ class Logbook:
             return
         self.steps += 1
         self.busy += report.step.run_seconds
+        self._occupy(report.step, now)
         recomputed = {result.seq: result.recomputed for result in report.results}
         for piece in report.step.slices:
             if not piece.decode:
@@ -148,6 +153,14 @@ class Logbook:
             self.tokens += len(result.tokens)
             self.recomputed += result.recomputed
             self._serve(result.seq, now, CACHED * result.cached + OUTPUT * len(result.tokens))
+
+    def _occupy(self, step: StepRecord, now: float) -> None:
+        """Part a step's time among its slices, by what the step model says of them."""
+        micros = micros_of(step)
+        whole = sum(micros.values())
+        for (seq, _), part in micros.items():
+            if whole:
+                self.books[self._story_of[seq].arrival.tenant].machine.add(now, step.run_seconds * part / whole)
 
     def _serve(self, seq: int, now: float, units: float) -> None:
         if units:

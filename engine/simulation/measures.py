@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, pvariance
 
-from ..tenants import TenantTerms
 from .logbook import Book, Curve, Logbook, Story
 
 WINDOW, WARM_UP, TICKS = 60.0, 30.0, 100
@@ -57,13 +56,13 @@ def worst_gap(log: Logbook) -> float:
 
     Over all pairs and all windows: for each stretch in which both wait, the range of the difference of their sums.
     """
-    terms = {each.name: each for each in log.trace.tenants}
+    book = log.trace.book
     waits = waiting_spans(log.stories)
     weights = weights_of(log)
     worst = 0.0
     busiest = sorted(waits, key=lambda name: (-log.books[name].service.total, name))[:MOST_COMPARED]
     for one, other in combinations(busiest, 2):
-        if _tier(terms, one) != _tier(terms, other):
+        if book.of(one).tier != book.of(other).tier:
             continue
         for span in _overlaps(waits[one], waits[other]):
             curves = (log.books[one].service, log.books[other].service)
@@ -87,11 +86,7 @@ def waiting_spans(stories: Iterable[Story]) -> dict[str, list[Span]]:
 
 def weights_of(log: Logbook) -> dict[str, int]:
     """Each tenant's weight."""
-    return {**dict.fromkeys(log.books, 1), **{each.name: each.weight for each in log.trace.tenants}}
-
-
-def _tier(terms: dict[str, TenantTerms], name: str) -> int:
-    return terms[name].tier if name in terms else 0
+    return {name: log.trace.book.of(name).weight for name in log.books}
 
 
 def _overlaps(ours: Sequence[Span], theirs: Sequence[Span]) -> Iterable[Span]:

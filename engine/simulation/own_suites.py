@@ -8,7 +8,8 @@ from dataclasses import replace
 from itertools import chain
 from random import Random
 
-from ..tenants import TenantTerms
+from ..admission.bounded_queue import QueueBounds
+from ..tenants import Tenants, TenantTerms, TierTerms
 from .processes import Lengths, constant, on_off, poisson, requests
 from .suite import Suite
 from .trace import Arrival
@@ -17,17 +18,21 @@ CHAT = Lengths.fixed(128, 64)
 SHORT = Lengths.fixed(64, 64)
 LIE = 4096  # max_tokens of who will need ten
 PREFIX = 512
+TIERS = (TierTerms(0, "paid"), TierTerms(1, "trial"))
+PAID_AND_TRIAL = (TenantTerms("paid", tier=0), TenantTerms("trial", tier=1))
 
 
-def burst(count: int) -> Suite:
-    """`count` requests of one tenant at once, and one a second of another."""
+def burst(count: int, queue: int | None = None) -> Suite:
+    """`count` requests of one tenant at once, and one a second of another. queue: the most that may wait."""
 
     def arrivals(random: Random, seconds: float) -> Iterator[Arrival]:
         yield from requests("A", [0.0] * count, CHAT, random)
         yield from requests("B", constant(1.0, seconds), CHAT, random)
 
     about = f"128 / 64: A sends {count:,} at once, B one a second, five in all"
-    return Suite(about, arrivals, seconds=5.0, drains=True)
+    if queue is None:
+        return Suite(about, arrivals, seconds=5.0, drains=True)
+    return Suite(f"{about}; {queue:,} may wait", arrivals, 5.0, drains=True, bounds=QueueBounds(entries=queue))
 
 
 def liar(random: Random, seconds: float) -> Iterator[Arrival]:
@@ -44,6 +49,11 @@ def big_head(random: Random, seconds: float) -> Iterator[Arrival]:
 def tier_flood(random: Random, seconds: float) -> Iterator[Arrival]:
     yield from requests("trial", [0.0] * 2000, CHAT, random)
     yield from requests("paid", poisson(1.0, seconds, random), CHAT, random)
+
+
+def least_share(random: Random, seconds: float) -> Iterator[Arrival]:
+    yield from requests("paid", poisson(20.0, seconds, random), CHAT, random)
+    yield from requests("trial", poisson(5.0, seconds, random), CHAT, random)
 
 
 def bursts(random: Random, seconds: float) -> Iterator[Arrival]:
@@ -80,6 +90,7 @@ def deadline_storm(random: Random, seconds: float) -> Iterator[Arrival]:
 
 OWN_SUITES = {
     "burst": burst(10_000),
+    "burst_capped": burst(10_000, queue=1000),
     "noisy_neighbour": burst(100),
     "liar": Suite("64 / 10 with max_tokens 4096 at 20 a second, beside an honest 64 / 64 at 10", liar, 120.0),
     "big_head": Suite("6,000 / 64 at 0.2 a second in a pool of 10,000, beside 64 / 64 at 15", big_head, 300.0),
@@ -87,10 +98,16 @@ OWN_SUITES = {
         "128 / 64: 2,000 at once of a lower tier, one a second of a higher one",
         tier_flood,
         120.0,
-        tenants=(TenantTerms("paid", tier=0), TenantTerms("trial", tier=1)),
+        book=Tenants(tiers=TIERS, tenants=PAID_AND_TRIAL),
+    ),
+    "least_share": Suite(
+        "128 / 64: 5 a second of a lower tier that gets at least a tenth, beside 20 of a higher one",
+        least_share,
+        120.0,
+        book=Tenants(tiers=(TIERS[0], replace(TIERS[1], min_share=0.1)), tenants=PAID_AND_TRIAL),
     ),
     "on_off": Suite("128 / 64 at 20 a second every other half minute, beside 6", bursts, 240.0),
-    "hidden_reasoning": Suite("32-96 / 1,000-3,000 at 1 a second, beside 64 / 64 at 10", hidden_reasoning, 300.0),
+    "hidden_reasoning": Suite("32-96 / 1,000-3,000 at 1 a second, beside 64 / 64 at 10", hidden_reasoning, 600.0),
     "shared_prefix": Suite(
         "576 / 64 at 6 a second, 512 of them shared, beside 6 that share none", shared_prefix, 120.0
     ),

@@ -9,9 +9,13 @@ from functools import partial
 from math import inf
 from random import Random
 
+from ..admission.admission import Admission
+from ..admission.bounded_queue import QueueBounds
+from ..admission.limit_store import MemoryLimits
 from ..fairness.fair_room import FairRoom
 from ..front import Front
 from ..metrics import Metrics
+from ..reception import Foresee
 from ..stepping.batch_gate import BatchGate
 from ..stepping.cost import StepModel
 from ..stepping.loop import StepLoop
@@ -21,9 +25,11 @@ from .agenda import Kind
 from .batching import Batching
 from .clients import Clients
 from .logbook import Logbook
+from .oracle import AtMost, foretold
 from .runner import SimulatedRunner, ready
 from .speech import DotSpeech
 from .step_cost import FixedModel, StepCost
+from .suite import UNBOUNDED
 from .trace import Arrival, Trace
 from .virtual_clock import VirtualClock
 
@@ -36,18 +42,21 @@ class Setup:
     """What is simulated beside the trace and the waiting room.
 
     cost: what a step takes. believed: what the scheduler takes it for, as a multiple of the truth; None: it learns, as
-    a real worker does. gate: batches leave by it (with settings.static); refuses: with a gate, what can't meet its
-    deadline is refused on arrival. slow_door: Orders made during a step reach the worker only after its Report. seed:
-    for the noise of steps; traces have their own. shared: tenants keep to their shares while they run.
+    a real worker does. bounds: the most that may wait. refuses: what can't be expected to meet its deadline is refused
+    on arrival; otherwise it waits until it expires. gate: batches leave by it (with settings.static). slow_door: Orders
+    made during a step reach the worker only after its Report. seed: for the noise of steps; traces have their own.
+    shared: tenants keep to their shares while they run. knows: deadlines are judged by the true lengths of answers.
     """
 
     settings: StepSettings = SETTINGS
     cost: StepCost = field(default_factory=StepCost)
     believed: float | None = 1.0
-    gate: BatchGate | None = None
+    bounds: QueueBounds = UNBOUNDED
     refuses: bool = False
+    gate: BatchGate | None = None
     slow_door: bool = False
     shared: bool = False
+    knows: bool = False
     seed: int = 0
 
 
@@ -61,8 +70,8 @@ class Simulator:
 
     def __init__(self, trace: Trace, room: FairRoom, setup: Setup) -> None:
         self.clock = VirtualClock()
-        self.log = Logbook(trace)
-        self.metrics = Metrics(model_name="simulated")
+        self.log = Logbook(foretold(trace) if setup.knows else trace)
+        self.metrics = Metrics(model_name="simulated", warns=False)
         self._slow_door = setup.slow_door
         self._until = inf if trace.until is None else trace.until
         self._runner = SimulatedRunner(self.clock, setup.cost, setup.seed)
@@ -78,8 +87,18 @@ class Simulator:
             tenants=trace.book,
             shared=setup.shared,
         )
-        self._batching = Batching(setup.gate) if setup.gate else None
-        self._clients = Clients(self.front, self.log, self._lengthen, self._batching, refuses=setup.refuses)
+        if setup.knows:
+            self.front._outlook.lengths = AtMost()
+        self._batching = Batching(setup.gate, self.log.waiting) if setup.gate else None
+        self.admission = Admission(setup.bounds, MemoryLimits())
+        self._clients = Clients(
+            self.front,
+            self.log,
+            self._lengthen,
+            self.admission,
+            self._foresee() if setup.refuses else None,
+            self._batching,
+        )
         self._unanswered = False  # Orders that no Report has followed yet
 
     def run(self) -> Logbook:
@@ -90,7 +109,7 @@ class Simulator:
             if self.worker.has_work or self._unanswered:
                 self._step()
                 continue
-            wake = min(self._clients.agenda.next_at, self._batching.wake if self._batching else inf)
+            wake = min(self._clients.next_at, self._batching.wake if self._batching else inf)
             if wake == inf:
                 assert not self.front.has_requests, "requests wait, and nothing will ever happen"
                 break
@@ -102,20 +121,25 @@ class Simulator:
         """Every owner's check()."""
         self.front.check()
         self.worker.check()
+        self._clients.check()
+
+    def _foresee(self) -> Foresee:
+        """What deadlines are judged by."""
+        return self._batching.foresee if self._batching else self.front.prospect
 
     def _lengthen(self, seq: int, arrival: Arrival) -> None:
         self._runner.outputs[seq] = arrival.outputs
 
     def _happen_until(self, end: float) -> None:
         """What is due before `end`, each thing at its own instant."""
-        while self._clients.agenda.next_at < end:
-            self._happen(self._clients.agenda.next_at)
+        while self._clients.next_at < end:
+            self._happen(self._clients.next_at)
 
     def _happen(self, now: float) -> None:
         """What is due at one instant. Who can be sent then is sent before those who can't wait longer expire."""
         self._clients.act(now, Kind.CANCEL)
         self._send(now)
-        if self._clients.agenda.is_due(now):
+        if self._clients.next_at <= now:
             self._clients.act(now, Kind.EXPIRY)
             self._send(now)
 
@@ -148,4 +172,4 @@ class Simulator:
         if self._batching is None:
             return None
         idle = not self.worker.has_work and not self._unanswered
-        return self._batching.release([story.arrival for story in self.log.waiting.values()], idle=idle, now=now)
+        return self._batching.release(idle=idle, now=now)

@@ -37,5 +37,6 @@ class FixedModel(StepModel):
 
 def features_of(plan: StepPlan) -> Features:
     """What a plan's time depends on."""
-    prompt = sum(len(piece.tokens) for piece in plan.slices if not piece.decode)
-    return Features(prompt, len(plan.slices), sum(piece.end for piece in plan.slices))
+    slices = plan.slices + plan.padding
+    prompt = sum(len(piece.tokens) for piece in slices if not piece.decode)
+    return Features(prompt, len(slices), sum(piece.end for piece in slices))

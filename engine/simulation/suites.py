@@ -1,10 +1,12 @@
 """All suites by name."""
 
 from .own_suites import OWN_SUITES
+from .storm_suites import STORMS
 from .trace import Trace
 from .vtc_suites import VTC_SUITES
 
-SUITES = {**VTC_SUITES, **OWN_SUITES}
+SHARING = (*VTC_SUITES, *OWN_SUITES)  # by name: what fairness is measured on
+SUITES = {**VTC_SUITES, **OWN_SUITES, **STORMS}
 
 
 def suite_trace(name: str, seed: int = 0, seconds: float | None = None) -> Trace:

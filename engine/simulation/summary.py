@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from .logbook import Logbook, Story
+from .logbook import LOST, Logbook, Story
 from .measures import Difference, windowed_difference, worst_gap
 
 
@@ -27,15 +27,20 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class TenantSummary:
-    """One tenant. service: weighted tokens computed for it. ttft, e2e: from arrival. queue: from arrival until sent to
-    the worker. goodput: whole answers in time, a second. ended: how many ended in which way; refused: by code.
+    """One tenant. service: weighted tokens computed for it; share: its part of all. machine: part of the steps' time.
+
+    ttft, e2e: from arrival. queue: from arrival until sent to the worker. goodput: whole answers in time, a second.
+    ended: how many ended in which way; refused: by code. lost: how many got no whole answer, but for those whose
+    clients went away and those under way at the end.
     """
 
     requests: int
     ended: Mapping[str, int]
     refused: Mapping[str, int]
+    lost: int
     service: float
     share: float
+    machine: float
     tokens: int
     queue: Percentiles
     ttft: Percentiles
@@ -89,12 +94,15 @@ def summarize(log: Logbook) -> Summary:
 
 def _tenant(log: Logbook, name: str, stories: list[Story], total: float, seconds: float) -> TenantSummary:
     book = log.books[name]
+    ended = Counter(story.end or "unfinished" for story in stories)
     return TenantSummary(
         requests=len(stories),
-        ended=dict(sorted(Counter(story.end or "unfinished" for story in stories).items())),
+        ended=dict(sorted(ended.items())),
         refused=dict(sorted(Counter(story.why for story in stories if story.end == "refused").items())),
+        lost=sum(ended[end] for end in LOST),
         service=book.service.total,
         share=book.service.total / total,
+        machine=book.machine.total / log.busy if log.busy else 0.0,
         tokens=sum(story.outputs for story in stories),
         queue=Percentiles.of(s.sent_at - s.arrival.at for s in stories if s.sent_at is not None),
         ttft=Percentiles.of(s.first_at - s.arrival.at for s in stories if s.first_at is not None),

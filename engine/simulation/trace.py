@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from ..tenants import ANONYMOUS, Tenants, TenantTerms
+from ..tenants import ANONYMOUS, Tenants
+
+NO_BOOK = Tenants()  # everybody on the same terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +45,13 @@ class Arrival:
 class Trace:
     """Arrivals in order of time. until: when the simulation ends, whatever is under way; None: when all have ended.
 
-    tenants: the terms of those that have other than the default ones.
+    book: the terms of its tenants and tiers.
     """
 
     name: str
     arrivals: tuple[Arrival, ...]
     until: float | None = None
-    tenants: tuple[TenantTerms, ...] = ()
+    book: Tenants = NO_BOOK
 
     @classmethod
     def of(
@@ -57,22 +59,17 @@ class Trace:
         name: str,
         arrivals: Iterable[Arrival],
         until: float | None = None,
-        tenants: Iterable[TenantTerms] = (),
+        book: Tenants = NO_BOOK,
     ) -> "Trace":
         """Arrivals in any order, put in order and numbered."""
         ordered = sorted(arrivals, key=attrgetter("at"))
         numbered = tuple(replace(each, number=number) for number, each in enumerate(ordered))
-        return cls(name, numbered, until, tuple(tenants))
+        return cls(name, numbered, until, book)
 
     @property
     def names(self) -> tuple[str, ...]:
         """All tenants, in alphabetical order."""
-        return tuple(sorted({each.tenant for each in self.arrivals} | {each.name for each in self.tenants}))
-
-    @property
-    def book(self) -> Tenants:
-        """The terms of all its tenants."""
-        return Tenants(tenants=self.tenants)
+        return tuple(sorted({each.tenant for each in self.arrivals} | {each.name for each in self.book.tenants}))
 
     @property
     def span(self) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from random import Random
 
-from ..tenants import TenantTerms
+from ..tenants import Tenants, TenantTerms
 from .processes import Lengths, constant, on_off, poisson, requests, rising
 from .suite import Suite
 from .trace import Arrival
@@ -74,7 +74,7 @@ VTC_SUITES = {
     "overload_weighted": Suite(
         "256 / 256 at 0.8, 0.8, 1.2 and 1.6 a second, of weights 1, 2, 3 and 4",
         even(0.8, 0.8, 1.2, 1.6),
-        tenants=tuple(TenantTerms(str(weight), weight=weight) for weight in (1, 2, 3, 4)),
+        book=Tenants(tenants=[TenantTerms(str(weight), weight=weight) for weight in (1, 2, 3, 4)]),
     ),
     "proportional": Suite("256 / 256 at 0.25, 0.5 and 1.5 a second", even(0.25, 0.5, 1.5)),
     "increase": Suite("256 / 256 at 0.5 a second beside a rate that rises from 0.2 to 2", increase),
