@@ -16,10 +16,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 TYPES := .cache/types/fairstep
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run chat test test-full check bench-startup clean FORCE
+.PHONY: help setup run chat test test-full check clean FORCE
+.PHONY: bench-fairness bench-neighbour bench-deadlines bench-scheduler bench-cpu bench-startup
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 setup: $(VENV)/.ready ## make .venv with fairstep and its default model
 
@@ -41,6 +42,22 @@ check: $(VENV)/.ready-check ## lint, formatting and types
 	$(BIN)/ruff format --check .
 	@rm -rf $(TYPES) && mkdir -p $(TYPES) && cd $(TYPES) && ln -s ../../../engine/* ../../../kernels .
 	MYPYPATH=.cache/types $(BIN)/python -m mypy -p fairstep
+
+# Each ends in one JSON line, and has a smoke mode of seconds: make bench-fairness ARGS=--smoke
+bench-fairness: setup ## how fairly each policy shares, in virtual time
+	$(BIN)/python benchmarks/fairness.py $(ARGS)
+
+bench-neighbour: $(VENV)/.ready-test ## what a flood does to a neighbour: real servers, and modelled
+	$(BIN)/python benchmarks/noisy_neighbour.py $(ARGS)
+
+bench-deadlines: setup ## what is refused in a storm of deadlines, in virtual time
+	$(BIN)/python benchmarks/deadline_storm.py $(ARGS)
+
+bench-scheduler: setup ## what deciding costs: picks, plan and commit
+	$(BIN)/python benchmarks/scheduler.py $(ARGS)
+
+bench-cpu: setup ## what a step alone takes on this CPU, beside what the machine can do
+	$(BIN)/python benchmarks/cpu_step.py $(ARGS)
 
 bench-startup: setup ## measure start-up time and memory while serving
 	$(BIN)/python benchmarks/startup.py $(ARGS)

@@ -1,5 +1,6 @@
-"""Memory of a process and all it started, from /proc. Linux only."""
+"""Memory and processor time of a process and all it started, from /proc. Linux only."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,11 @@ from pathlib import Path
 def tree_pss(pid: int) -> int:
     """Bytes of proportional set size, summed: a page shared by two of them counts once."""
     return sum(map(_pss, tree(pid)))
+
+
+def tree_cpu(pid: int) -> float:
+    """Seconds that they have computed so far, over all cores."""
+    return sum(map(_ticks, tree(pid))) / os.sysconf("SC_CLK_TCK")
 
 
 def tree(pid: int) -> Iterator[int]:
@@ -22,6 +28,11 @@ def _pss(pid: int) -> int:
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def _ticks(pid: int) -> int:
+    fields = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()  # after the name, which may hold anything
+    return int(fields[11]) + int(fields[12]) if fields else 0  # user, system
 
 
 def _read(path: Path) -> str:

@@ -1,0 +1,78 @@
+"""Each benchmark runs in its smoke mode and ends in one JSON line. That it works, not what it measures."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairstep.kernels.cpu.build import COMPILERS, usable_levels
+from fairstep.machine import cpu_flags
+from replay_tiny import tiny_server
+
+ROOT = Path(__file__).resolve().parent.parent
+BENCHMARKS = ROOT / "benchmarks"
+MODELLED = ("deadline_storm", "fairness", "scheduler")  # need no model
+MEASURED = ("cpu_step", "noisy_neighbour", "startup")  # need the default model
+
+
+def smoke(name: str, *args: str) -> dict[str, Any]:
+    """A benchmark's row."""
+    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), "--smoke", *args]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert row["benchmark"] == name
+    assert {"commit", "hardware", "versions"} <= row.keys()
+    return row
+
+
+def test_every_benchmark_is_run_here_and_has_a_target() -> None:
+    found = {path.stem for path in BENCHMARKS.glob("*.py") if "def main()" in path.read_text(encoding="utf-8")}
+    assert found == {*MODELLED, *MEASURED}
+    targets = re.findall(r"^bench-\S+:.*\n\t.*benchmarks/(\w+)\.py", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(targets) == found
+
+
+@pytest.mark.parametrize("name", MODELLED)
+def test_what_needs_no_model_works(name: str) -> None:
+    smoke(name)
+
+
+def test_a_neighbour_is_measured_at_any_server(tmp_path: Path) -> None:
+    with tiny_server(tmp_path) as server:
+        row = smoke("noisy_neighbour", "--url", server.url, "--name", "tiny")
+    [tiny] = row["measured"].values()
+    [told] = tiny["rounds"]
+    assert tiny["times"] > 0 and told["short"] == 0
+    assert row["modelled"]["drr"] < 3 * row["modelled"]["alone"] + 2 * row["modelled"]["step"]
+
+
+@pytest.mark.real
+@pytest.mark.full
+def test_a_neighbour_is_measured_at_servers_of_its_own() -> None:
+    row = smoke("noisy_neighbour")
+    assert list(row["measured"]) == ["drr", "fcfs"]
+    assert all(told["prompt_tokens"] == 16 for each in row["measured"].values() for told in each["rounds"])
+    assert row["missed"] == []
+
+
+@pytest.mark.real
+@pytest.mark.full
+@pytest.mark.skipif(not usable_levels(cpu_flags()) or not any(map(shutil.which, COMPILERS)), reason="builds nothing")
+def test_a_step_is_measured_in_both_ways() -> None:
+    row = smoke("cpu_step")
+    assert all(step["ms"].keys() == {"C++", "torch"} for step in row["steps"].values())
+
+
+@pytest.mark.real
+@pytest.mark.full
+def test_a_start_is_measured_part_by_part() -> None:
+    row = smoke("startup")
+    assert row["seconds"]["total"] >= row["seconds"]["weights"] > 0
+    assert row["peak_pss_mib"]["serving"] > 100
+    assert row["versions"]["torch"]
