@@ -11,15 +11,17 @@ import pytest
 
 from fairstep.admission.limit_store import Draw
 from fairstep.errors import StoreFailed
-from fairstep.stores.sqlite_limits import SqliteLimits
+from fairstep.stores.sqlite_limits import SqliteLimits, _checkpoint
 
 # counts one by one, and tells each only when it is counted
 COUNTING = """
 import sys
 from pathlib import Path
 from fairstep.admission.limit_store import Draw
+from fairstep.stores import sqlite_limits
 from fairstep.stores.sqlite_limits import SqliteLimits
 
+sqlite_limits.CHECKPOINT_EVERY = 3
 store = SqliteLimits(Path(sys.argv[1]))
 while True:
     assert store.take([Draw("a", "tokens", 600, 7, 10**9), Draw("a", "requests", 600, 1, 10**9)]) is None
@@ -116,4 +118,31 @@ def test_a_file_that_another_holds_too_long_is_told_and_nothing_is_counted(
     holder.close()
     assert store.take([draw(2)]) is None
     assert store.count("a", "tokens", 600) == 2
+    store.close()
+
+
+def test_the_log_is_taken_into_the_file_beside_the_counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairstep.stores.sqlite_limits.CHECKPOINT_EVERY", 10)
+    path = tmp_path / "counts.sqlite"
+    store = SqliteLimits(path)
+    for _ in range(300):
+        assert store.take([Draw("a", "requests", 600, 1, 10**9)]) is None
+        assert store._checkpoint is None or store._checkpoint.exception() is None  # waits for it
+    assert path.stat().st_size > 0
+    log = path.with_name(path.name + "-wal")
+    assert log.stat().st_size < 300 * 4096, "the log was never begun anew"
+    assert store.count("a", "requests", 600) == 300
+    store.close()
+    again = SqliteLimits(path)
+    assert again.count("a", "requests", 600) == 300
+    again.close()
+
+
+def test_a_checkpoint_that_fails_loses_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "counts.sqlite"
+    store = SqliteLimits(path)
+    store.take([draw(60)])
+    _checkpoint(tmp_path / "absent" / "counts.sqlite")
+    assert "stays long" in caplog.text
+    assert store.count("a", "tokens", 600) == 60
     store.close()
