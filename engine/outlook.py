@@ -253,7 +253,7 @@ class Outlook:
             cost=round(self._prices.request + self._prices.prompt * prompt + self._prices.output * outputs),
             seconds=(outputs + 1) * self._step(busy=True) + of.prompt * prompt,
             pages=(prompt + outputs / 2) / self._info.page_size,
-            in_turn=self._takes_turns and queue in self._lines,
+            in_turn=self._takes_turns and self._room.waits(tier, name),  # siblings wait outside
         )
 
     def _gone(self, queue: Queue, now: float, most: int, seconds: float) -> float:

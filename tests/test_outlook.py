@@ -105,6 +105,13 @@ def test_steps_take_what_they_took_whatever_the_model_says() -> None:
     assert worked.expected().wait == pytest.approx(30 * STEP, rel=0.01)
 
 
+def test_whose_siblings_alone_wait_has_no_turn_yet() -> None:
+    worked = Worked()
+    worked.outlook.wait(Ticket(99, 99, "b", prompt_tokens=1, max_tokens=20), 10, 0.0)  # outside the room
+    low = worked.outlook.prospect(NEED, TenantTerms("a", tier=1), NO_DEADLINES, 0.0, free=FULL)
+    assert low is not None and low.expected is not None
+
+
 def test_what_is_more_urgent_of_its_own_goes_before_it_and_a_flood_of_others_takes_turns() -> None:
     worked = Worked()
     for number in range(8):

@@ -166,6 +166,10 @@ class FairRoom:
         """What waits in a tier that was ever waited in, in sums."""
         return self._tiers[tier].book
 
+    def waits(self, tier: int, tenant: str) -> bool:
+        """Whether a tenant has somebody waiting in a tier."""
+        return tier in self._tiers and self._tiers[tier].head_of(tenant) is not None
+
     def turns(self, tier: int) -> Turns:
         """A tier's turns as they are, to be played forward."""
         return self._tiers[tier].turns() if tier in self._tiers else self._make_turns()
