@@ -8,10 +8,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Protocol
 
 from .admission.deadlines import Deadlines
-from .admission.fit import check_ids
 from .admission.forecast import Prospect
 from .admission.limits import Need
 from .batches import Batches
@@ -21,26 +19,19 @@ from .errors import DeadlineExceeded, FairstepError, InvalidRequest
 from .expiries import Expiries
 from .fairness.fair_room import FairRoom
 from .fairness.ticket import Ticket
+from .intake import Intake, Speech
 from .metrics import Metrics
 from .outlook import Outlook
 from .request import Delta, FinishReason, Request
-from .sampling_terms import SamplingTerms, Vocabulary
 from .seats import Seats
 from .siblings import Siblings
 from .stats import OTHER, Live, Stats
 from .step_shares import micros_of
 from .tenants import Tenants, TenantTerms
-from .text.detokenizer import Detokenizer
-from .text.stream import Piece, TextStream
+from .text.stream import Piece
 
 STEPS_KEPT = 1024
 NOTHING = Piece("", ())
-
-
-class Speech(Vocabulary, Protocol):
-    """What the front needs of a tokenizer."""
-
-    def detokenizer(self, prompt_ids: Sequence[int], *, skip_special: bool) -> Detokenizer: ...
 
 
 class Front:
@@ -64,10 +55,9 @@ class Front:
     ) -> None:
         self.info = info
         self.steps: deque[StepRecord] = deque(maxlen=STEPS_KEPT)
-        self._tokenizer = tokenizer
         self._metrics = metrics
         self.tenants = tenants or Tenants()
-        self._terms = SamplingTerms(info, tokenizer, draw_seed)
+        self._intake = Intake(info, tokenizer, draw_seed)
         self._siblings = Siblings()
         self._batches = batches
         self._seats = Seats(room, info, self._pages, self._may, shared=shared, static=batches is not None)
@@ -79,7 +69,6 @@ class Front:
         self._seq_of: dict[str, int] = {}  # by request id
         self._cancels: list[tuple[int, int]] = []
         self._running = 0  # entries that have started
-        self._seqs = 0
         self._orders = 0
         self._gauges = Gauges(pages_total=info.pages)
 
@@ -106,8 +95,7 @@ class Front:
         A request with a leader waits for that one's first token. Raises InvalidRequest or ContextTooLong if one can
         never be served as asked.
         """
-        for prompt_ids in {id(request.prompt_ids): request.prompt_ids for request in requests}.values():
-            check_ids(prompt_ids, self.info.vocab_size)  # once for siblings
+        self._intake.check(requests)
         entries = [self._entry(request) for request in requests]
         ended = [self._enter(entry, now) for entry in entries]
         return [delta for delta in ended if delta is not None]
@@ -266,33 +254,9 @@ class Front:
         """A new record, in no book yet."""
         if request.id in self._seq_of:
             raise InvalidRequest(f"request id {request.id!r} is in use", "request_id")
-        params = request.params
-        sampling, special_stops = self._terms.sampling(request), self._terms.special_stops(params)
-        text = TextStream(
-            self._tokenizer.detokenizer(request.prompt_ids, skip_special=params.skip_special_tokens),
-            tuple(params.stop),
-            params.min_tokens,
-            include_stop=params.include_stop,
-            special_stops=special_stops,
-        )
-        self._seqs += 1
         terms = request.terms or self.tenants.of(request.tenant)
         follows = request.leader is not None and self._batches is None
-        deadlines = [at for at in (request.deadline, request.ttft_deadline) if at is not None]
-        ticket = Ticket(
-            self._seqs,
-            self._seqs,
-            request.tenant,
-            request.priority,
-            min(deadlines, default=None),
-            tier=terms.tier,
-            weight=terms.weight,
-            # siblings read their leader's prompt: one token stands for that
-            prompt_tokens=1 if follows else len(request.prompt_ids),
-            max_tokens=sampling.max_tokens,
-        )
-        meter = self._metrics.tenants.of(request.tenant)
-        return Entry(request, terms, ticket, sampling, text, special_stops, meter)
+        return self._intake.entry(request, terms, self._metrics.tenants.of(request.tenant), follows=follows)
 
     def _enter(self, entry: Entry, now: float) -> Delta | None:
         """Enter a record in every book; its last Delta if there is nothing to compute."""

@@ -11,7 +11,8 @@ from .fairness.fair_room import FairRoom
 from .fairness.policies import Policy, auto_quantum, default_quantum, make_room
 from .fairness.pricing import UNIT, CostKind, CostModel
 from .fairness.quantum import AutoQuantum
-from .front import Front, Speech
+from .front import Front
+from .intake import Speech
 from .metrics import Metrics
 from .request import SEED_BITS
 from .tenants import Tenants, TierTerms
