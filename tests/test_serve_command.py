@@ -55,6 +55,9 @@ class FakeEngine:
     def refused(self, *_: Any) -> None:
         """Nobody counts here."""
 
+    def prospect(self, *_: Any) -> None:
+        """Nothing is foreseen here."""
+
     async def start(self) -> None:
         await self.loaded.wait()
         if self.error is not None:
