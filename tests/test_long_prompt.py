@@ -7,6 +7,7 @@ import pytest
 
 from fairstep import Engine, EngineConfig, SamplingParams
 from fairstep.door import StepRecord
+from fairstep.stepping.scheduler import AUTO_FLOOR
 
 pytestmark = pytest.mark.real
 
@@ -46,7 +47,8 @@ def test_a_long_prompt_never_stalls_a_running_stream_and_wastes_no_room() -> Non
         assert step.decode_tokens == 1, "the stream went on in every step"
         assert step.decode_only == pytest.approx(decode_only(step))
         assert step.modelled == pytest.approx(cost(step))
-        assert step.modelled <= TARGET * step.decode_only * CLOSE
+        # before anything of a prompt was measured the first guess may leave room for the floor alone
+        assert step.modelled <= TARGET * step.decode_only * CLOSE or step.prompt_tokens == AUTO_FLOOR
     for step in mixed[:-1]:
         assert cost(step, more=1) > TARGET * step.decode_only / CLOSE, "room for another prompt token was left unused"
     print(f"{PROMPT_TOKENS} prompt tokens in {len(mixed)} steps beside a stream")
