@@ -17,7 +17,7 @@ TYPES := .cache/types/fairstep
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run chat test test-full check clean FORCE
-.PHONY: bench-fairness bench-neighbour bench-deadlines bench-scheduler bench-cpu bench-startup
+.PHONY: bench-batching bench-fairness bench-neighbour bench-deadlines bench-scheduler bench-cpu bench-startup
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -52,6 +52,9 @@ bench-neighbour: $(VENV)/.ready-test ## what a flood does to a neighbour: real s
 
 bench-deadlines: setup ## what is refused in a storm of deadlines, in virtual time
 	$(BIN)/python benchmarks/deadline_storm.py $(ARGS)
+
+bench-batching: setup ## static against continuous batches, on this machine
+	$(BIN)/python benchmarks/static_vs_continuous.py $(ARGS)
 
 bench-scheduler: setup ## what deciding costs: picks, plan and commit
 	$(BIN)/python benchmarks/scheduler.py $(ARGS)

@@ -6,6 +6,7 @@ PACKAGES = {
     "fairstep": "engine",
     "fairstep.fairness": "engine/fairness",
     "fairstep.admission": "engine/admission",
+    "fairstep.benchmarking": "engine/benchmarking",
     "fairstep.meters": "engine/meters",
     "fairstep.stores": "engine/stores",
     "fairstep.stepping": "engine/stepping",

@@ -17,7 +17,7 @@ from replay_tiny import tiny_server
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
 MODELLED = ("deadline_storm", "fairness", "scheduler")  # need no model
-MEASURED = ("cpu_step", "noisy_neighbour", "startup")  # need the default model
+MEASURED = ("cpu_step", "noisy_neighbour", "startup", "static_vs_continuous")  # need the default model
 
 
 def smoke(name: str, *args: str) -> dict[str, Any]:
@@ -67,6 +67,13 @@ def test_a_neighbour_is_measured_at_servers_of_its_own() -> None:
 def test_a_step_is_measured_in_both_ways() -> None:
     row = smoke("cpu_step")
     assert all(step["ms"].keys() == {"C++", "torch"} for step in row["steps"].values())
+
+
+@pytest.mark.real
+@pytest.mark.full
+def test_static_and_continuous_batches_are_compared() -> None:
+    row = smoke("static_vs_continuous")
+    assert {run["batches"] for run in row["runs"]} >= {"naive static", "static", "continuous", "transformers"}
 
 
 @pytest.mark.real

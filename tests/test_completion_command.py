@@ -48,7 +48,7 @@ def test_where_no_model_fits_the_shell_completes_paths(folder: Path) -> None:
 
 
 def test_commands_options_and_choices_are_offered() -> None:
-    assert {"serve", "chat", "generate", "models", "tenants", "simulate", "completion"} == {
+    assert {"serve", "chat", "generate", "models", "tenants", "simulate", "bench", "completion"} == {
         text for _, text in offered("")
     }
     assert "--max-tokens" in [text for _, text in offered("chat", "--max")]

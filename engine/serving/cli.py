@@ -10,6 +10,7 @@ import click
 from .. import __version__
 from ..config import EngineConfig, Machine, ServeConfig
 from ..errors import ConfigError, FairstepError
+from .bench_options import bench_options
 from .completion_command import SHELLS, ModelName, completion_script
 from .options import SectionedCommand, config_options, sampling_options, taken_sampling
 from .settings import Settings
@@ -65,6 +66,12 @@ Examples:
   fairstep simulate --trace chat.csv --shorter 16 --faster 2 --json
   fairstep simulate --suite deadline_storm --believed 0.5"""
 
+BENCH_HELP = """\b
+Examples:
+  fairstep bench
+  fairstep bench --virtual --mix chat --mix code --plot virtual.png
+  fairstep bench --trace chat.csv --shorter 16 --load 0.5 --load 1"""
+
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 
@@ -80,6 +87,7 @@ def cli() -> None:
       fairstep generate smollm2 --input prompts.jsonl --output answers.jsonl
       fairstep models                           what is on this machine, and what it needs
       fairstep simulate --suite noisy_neighbour how tenants would share it
+      fairstep bench                            what continuous batching brings on this machine
       fairstep tenants new-key acme             a key for somebody who shares the server
     """
 
@@ -207,6 +215,20 @@ def simulate(*, list: bool, json: bool, plot: Path | None, **asked: Any) -> None
     from .simulate_command import Job, list_suites, run_simulation
 
     print(list_suites() if list else run_simulation(Job(**asked), as_json=json, plot=plot))
+
+
+@cli.command(epilog=BENCH_HELP)
+@click.argument("model", type=ModelName(), default="smollm2")
+@bench_options
+def bench(plot: Path | None, **asked: Any) -> None:
+    """Compare static and continuous batches of MODEL: the same requests at the same instants by each rule.
+
+    Prints rates, latencies, goodput and how full the seats were; the last line is JSON. Nothing else should run on the
+    machine meanwhile.
+    """
+    from .bench_command import Job, bench_text
+
+    print(bench_text(Job(**asked), plot))
 
 
 @cli.command(epilog=COMPLETION_HELP)
