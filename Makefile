@@ -18,6 +18,7 @@ TYPES := .cache/types/fairstep
 .DEFAULT_GOAL := help
 .PHONY: help setup run chat test test-full check clean FORCE
 .PHONY: bench-batching bench-fairness bench-neighbour bench-deadlines bench-scheduler bench-cpu bench-startup
+.PHONY: bench-peers bench-offline
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -64,6 +65,12 @@ bench-cpu: setup ## what a step alone takes on this CPU, beside what the machine
 
 bench-startup: setup ## measure start-up time and memory while serving
 	$(BIN)/python benchmarks/startup.py $(ARGS)
+
+bench-peers: $(VENV)/.ready-test ## servers compared over HTTP; docs/benchmarks.md tells how others join
+	$(BIN)/python benchmarks/peers.py $(ARGS)
+
+bench-offline: setup ## engines compared without HTTP, beside what the machine can do
+	$(BIN)/python benchmarks/offline.py $(ARGS)
 
 clean: ## remove .venv, caches and build results
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

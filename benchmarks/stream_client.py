@@ -5,8 +5,8 @@ Prompts are token ids, so that their length is exact; a server that takes none g
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -28,6 +28,12 @@ class Answer:
     tokens: tuple[float, ...]
     ended: float
     prompt_tokens: int
+    answer_tokens: int = 0  # by the server's count; 0: it told none
+
+    @property
+    def count(self) -> int:
+        """Tokens of the answer, also those that came without text."""
+        return self.answer_tokens or len(self.tokens)
 
     @property
     def ttft(self) -> float:
@@ -40,16 +46,22 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a server wants to be asked. forced: it can go on past the end. words: so many, if prompts must be text."""
+    """How a server wants to be asked. forced: it can go on past the end. words: so many, if prompts must be text.
+
+    by_config: it goes on if its generation settings, as transformers spells them, name no end.
+    """
 
     model: str
     forced: bool
     words: int | None = None
+    by_config: bool = False
 
     def body(self, prompt_tokens: int, answer_tokens: int, random: Random) -> dict[str, Any]:
         """A request whose prompt is like no other."""
         prompt = random.choices(IDS, k=prompt_tokens) if self.words is None else " ".join(self._text(random))
         most = {"max_tokens": answer_tokens, **({**FORCED, "min_tokens": answer_tokens} if self.forced else {})}
+        if self.by_config:
+            most["generation_config"] = json.dumps({"max_new_tokens": answer_tokens, "do_sample": False})
         streamed = {"stream": True, "stream_options": {"include_usage": True}}
         return {"model": self.model, "prompt": prompt, "temperature": 0, **most, **streamed}
 
@@ -72,8 +84,11 @@ class StreamClient:
     async def __aexit__(self, *error: object) -> None:
         await self._http.aclose()
 
-    async def ask(self, body: Mapping[str, Any]) -> Answer:
-        """One request, read to its end. Ends the benchmark if the server refuses it."""
+    async def ask(self, body: Mapping[str, Any], enough: Callable[[int], bool] = lambda tokens: False) -> Answer:
+        """One request, read to its end, or until so many tokens are `enough`.
+
+        Ends the benchmark if the server refuses it.
+        """
         asked = time.monotonic()
         tokens: list[float] = []
         usage: dict[str, int] = {}
@@ -85,9 +100,12 @@ class StreamClient:
                     now, chunk = time.monotonic(), json.loads(line[6:])
                     tokens += [now] * _tokens_in(chunk)
                     usage = chunk.get("usage") or usage
+                    if enough(len(tokens)):
+                        break
         if not tokens:
             raise SystemExit("the server's answer has no token")
-        return Answer(asked, tuple(tokens), time.monotonic(), usage.get("prompt_tokens", 0))
+        counts = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
+        return Answer(asked, tuple(tokens), time.monotonic(), *counts)
 
     async def form(self, prompt_tokens: int, model: str | None = None) -> Form:
         """The first form of request that the server takes. model: None: the first that it lists."""
@@ -95,10 +113,11 @@ class StreamClient:
         for forced in (True, False):
             if await self._used(Form(model, forced), prompt_tokens) is not None:
                 return Form(model, forced)
-        for forced in (True, False):
-            used = await self._used(Form(model, forced, words=prompt_tokens), prompt_tokens)
+        for forced, by_config in ((True, False), (False, True), (False, False)):
+            form = Form(model, forced, prompt_tokens, by_config)
+            used = await self._used(form, prompt_tokens)
             if used is not None:
-                return Form(model, forced, words=max(1, round(prompt_tokens * prompt_tokens / (used or prompt_tokens))))
+                return replace(form, words=max(1, round(prompt_tokens * prompt_tokens / (used or prompt_tokens))))
         raise SystemExit(f"{self._http.base_url} takes no completions of {model} in any form that is known here")
 
     async def _used(self, form: Form, prompt_tokens: int) -> int | None:

@@ -17,7 +17,14 @@ from replay_tiny import tiny_server
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
 MODELLED = ("deadline_storm", "fairness", "scheduler")  # need no model
-MEASURED = ("cpu_step", "noisy_neighbour", "startup", "static_vs_continuous")  # need the default model
+MEASURED = (
+    "cpu_step",
+    "noisy_neighbour",
+    "offline",
+    "peers",
+    "startup",
+    "static_vs_continuous",
+)  # need the default model
 
 
 def smoke(name: str, *args: str) -> dict[str, Any]:
@@ -50,6 +57,35 @@ def test_a_neighbour_is_measured_at_any_server(tmp_path: Path) -> None:
     [told] = tiny["rounds"]
     assert tiny["times"] > 0 and told["short"] == 0
     assert row["modelled"]["drr"] < 3 * row["modelled"]["alone"] + 2 * row["modelled"]["step"]
+
+
+def test_servers_are_compared_at_every_load(tmp_path: Path) -> None:
+    with tiny_server(tmp_path) as server:
+        row = smoke("peers", "--server", f"one={server.url}", "--server", f"two={server.url}", "--base", "two")
+    assert list(row["loads"]) == ["closed 2", "open 20/s", "long prompt", "neighbour"]
+    for load in row["loads"].values():
+        assert list(load) == ["one", "two"]
+        assert {ratio for ratios in load["two"]["ratios"].values() for ratio in ratios} == {1.0}
+    for name in ("closed 2", "open 20/s"):
+        assert len(row["loads"][name]["one"]["ratios"]["tokens_per_second"]) == 3
+    assert row["loads"]["closed 2"]["one"]["short"] == 0
+    assert row["servers"]["one"]["version"] == row["versions"]["fairstep"]
+
+
+@pytest.mark.real
+@pytest.mark.full
+def test_our_own_server_is_started_and_measured() -> None:
+    row = smoke("peers", "--own", "ours=--dtype float32", "--loads", "closed")
+    assert row["servers"]["ours"]["started"] > 0 and row["loads"]["closed 2"]["ours"]["tokens_per_second"] > 0
+
+
+@pytest.mark.real
+@pytest.mark.full
+def test_engines_are_compared_without_http() -> None:
+    row = smoke("offline", "--own", 'fairstep:a={"threads": 1}', "--own", 'fairstep:b={"threads": 2}')
+    for engine in row["engines"].values():
+        assert engine["medians"].keys() == {"start-up", "decode 1", "whole 1", "decode 2", "whole 2", "prefill"}
+        assert all(value > 0 for value in engine["medians"].values())
 
 
 @pytest.mark.real
