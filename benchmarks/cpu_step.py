@@ -1,13 +1,15 @@
 """What a step alone takes, without a scheduler or HTTP: decodes at 1, 8 and 32 and a prompt, logits included.
 
-The C++ step is compared with the decoder by torch, and with what the machine can do: all weights read once (what a
-decode of few sequences is bound by) and products in registers (what a prompt is bound by), both measured beside it.
+The C++ step, with weights of 16, 8 and 4 bits, is compared with the decoder by torch, and with what the machine can do:
+all weights read once (what a decode of few sequences is bound by) and products in registers (what a prompt is bound
+by), both measured beside it.
 """
 
 import argparse
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 from fairstep.worker import spin_shortly
 
@@ -18,13 +20,14 @@ import torch  # noqa: E402
 from fairstep.door import Sampling  # noqa: E402
 from fairstep.kernels.cpu.build import built, usable_levels  # noqa: E402
 from fairstep.kernels.cpu.library import Library  # noqa: E402
+from fairstep.kernels.cpu.pack import BFLOAT16, FORMS  # noqa: E402
 from fairstep.machine import Machine, cpu_flags  # noqa: E402
 from fairstep.model.backend import TorchBackend  # noqa: E402
 from fairstep.model.batch import StepBatch, batch_of  # noqa: E402
 from fairstep.model.cpu_decoder import CpuDecoder  # noqa: E402
 from fairstep.model.decoder import Decoder  # noqa: E402
 from fairstep.model.kv import KVMemory  # noqa: E402
-from fairstep.model.loading import LoadedModel, load  # noqa: E402
+from fairstep.model.loading import load  # noqa: E402
 from fairstep.model.runner import CausalModel  # noqa: E402
 from fairstep.model.sources import resolve  # noqa: E402
 from fairstep.model.spec import ModelSpec  # noqa: E402
@@ -35,6 +38,9 @@ CPU = torch.device("cpu")
 PAGE = 16
 READ_BYTES = 256 * 2**20
 NEAR_PIECES = 20_000
+KINDS = {"bfloat16": "none", "int8": "int8", "int4": "int4"}  # by what --quantize calls them
+PEAKS = {"bfloat16": BFLOAT16, "int8": FORMS["Q8_0"].number, "int4": FORMS["Q4_1"].number}
+HEADINGS = ("step", "weights", "ms", "tok/s", "to bfloat16", "of the limit")
 
 
 def decodes(count: int, context: int) -> StepBatch:
@@ -76,31 +82,38 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def limits(library: Library, threads: int, count: int) -> tuple[float, float]:
-    """Gigabytes read and gigaflops of bfloat16 products a second, the best of some tries."""
+def limits(library: Library, threads: int, count: int, kind: int = BFLOAT16) -> tuple[float, float]:
+    """Gigabytes read and billions of operations in products of a kind a second, the best of some tries."""
     memory = torch.zeros(READ_BYTES, dtype=torch.uint8)
     read = min(timed(lambda: library.read_all(memory.data_ptr(), READ_BYTES, threads)) for _ in range(count))
     kept = torch.zeros(1)
-    near = min(timed(lambda: library.multiply_near(NEAR_PIECES, threads, kept.data_ptr())) for _ in range(count))
-    return READ_BYTES / read / 1e9, library.multiply_near(1, 1, kept.data_ptr()) * NEAR_PIECES / near / 1e9
+    operations = library.multiply_near(1, kind, 1, kept.data_ptr()) * NEAR_PIECES
+    near = min(timed(lambda: library.multiply_near(NEAR_PIECES, kind, threads, kept.data_ptr())) for _ in range(count))
+    return READ_BYTES / read / 1e9, operations / near / 1e9
 
 
 def work_of(spec: ModelSpec, tokens: int, rows: int) -> tuple[float, float]:
-    """Gigabytes of weights that a step reads, and gigaflops of its products with them; attention is not counted."""
+    """Gigabytes of bfloat16 weights that a step reads, and billions of operations of its products, not of attention."""
     width, kv = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
     layer = spec.hidden_size * (2 * width + 2 * kv + 3 * spec.intermediate_size)
     layers, head = spec.layers * layer, spec.vocab_size * spec.hidden_size
     return 2 * (layers + head) / 1e9, 2 * (layers * tokens + head * rows) / 1e9
 
 
-def built_models(loaded: LoadedModel, library: Library, pages: int, threads: int) -> dict[str, CausalModel]:
-    def memory() -> KVMemory:
-        return KVMemory(loaded.spec.kv_layers, pages=pages, page_size=PAGE, dtype=torch.bfloat16, device=CPU)
+def built_models(name: str, library: Library, pages: int, threads: int) -> dict[str, CausalModel]:
+    """By kind of weight, and torch's."""
 
-    return {
-        "C++": CpuDecoder(loaded.spec, dict(loaded.tensors), memory(), library, threads),
-        "torch": Decoder(loaded.spec, dict(loaded.tensors), TorchBackend(memory())),
-    }
+    def compiled(quantize: str) -> CpuDecoder:
+        loaded = load(resolve(name), torch.bfloat16, CPU, keep_blocks=quantize != "none")
+        kv = memory(loaded.spec)
+        return CpuDecoder(loaded.spec, loaded.tensors, kv, library, threads, loaded.blocks, quantize)
+
+    def memory(spec: ModelSpec) -> KVMemory:
+        return KVMemory(spec.kv_layers, pages=pages, page_size=PAGE, dtype=torch.bfloat16, device=CPU)
+
+    models: dict[str, CausalModel] = {kind: compiled(quantize) for kind, quantize in KINDS.items()}
+    loaded = load(resolve(name), torch.bfloat16, CPU)
+    return {**models, "torch": Decoder(loaded.spec, loaded.tensors, TorchBackend(memory(loaded.spec)))}
 
 
 def main() -> None:
@@ -118,25 +131,35 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     level = next(level for level in usable_levels(cpu_flags()) if args.level in (None, level.name))
     library = Library(level, built(level))
-    loaded = load(resolve(args.model), torch.bfloat16, CPU)
     batches = {f"decode {count}": decodes(count, args.context) for count in (1, 8, 32)}
     batches[f"prompt {args.prompt}"] = prompt(args.prompt)
     pages = 32 * -(-args.context // PAGE) + -(-args.prompt // PAGE)
-    milliseconds = steps(batches, built_models(loaded, library, pages, args.threads), args.steps)
-    bandwidth, peak = limits(library, args.threads, args.steps)
-    lines, rows = [], {}
+    models = built_models(args.model, library, pages, args.threads)
+    milliseconds = steps(batches, models, args.steps)
+    found = {kind: limits(library, args.threads, args.steps, number) for kind, number in PEAKS.items()}
+    bandwidth = max(read for read, _ in found.values())
+    rows = []
     for name, times in milliseconds.items():
-        tokens = len(batches[name].ids)
-        gigabytes, gigaflops = work_of(loaded.spec, tokens, len(batches[name].logit_rows))
-        least = 1000 * max(gigabytes / bandwidth, gigaflops / peak)
-        rates = {kind: 1000 * tokens / time for kind, time in times.items()}
-        rows[name] = {"ms": times, "tokens_per_second": rates, "share_of_limit": least / times["C++"]}
-        cells = [*(f"{time:.2f}" for time in times.values()), *(f"{rate:.0f}" for rate in rates.values())]
-        lines.append((name, *cells, f"{100 * least / times['C++']:.0f} %"))
-    print(table(("step", *(f"{kind} {unit}" for unit in ("ms", "tok/s") for kind in times), "of the limit"), lines))
-    print(f"{level.name}, {args.threads} threads: {bandwidth:.1f} GB/s read, {peak:.0f} GF/s of products")
-    machine = {"level": level.name, "threads": args.threads, "read_gb_s": bandwidth, "peak_gf_s": peak}
+        for kind, taken in times.items():
+            model, share = models[kind], None
+            if isinstance(model, CpuDecoder):
+                _, work = work_of(model.spec, len(batches[name].ids), len(batches[name].logit_rows))
+                share = 1000 * max(model.weight_bytes / 1e9 / bandwidth, work / found[kind][1]) / taken
+            rate, ratio = 1000 * len(batches[name].ids) / taken, times["bfloat16"] / taken
+            row = {"step": name, "weights": kind, "ms": taken, "tokens_per_second": rate, "to_bfloat16": ratio}
+            rows.append({**row, "share_of_limit": share})
+    print(table(HEADINGS, [line(row) for row in rows]))
+    peaks = {kind: peak for kind, (_, peak) in found.items()}
+    told = ", ".join(f"{peak:.0f} ({kind})" for kind, peak in peaks.items())
+    print(f"{level.name}, {args.threads} threads: {bandwidth:.1f} GB/s read; billions of operations a second: {told}")
+    machine = {"level": level.name, "threads": args.threads, "read_gb_s": bandwidth, "peak_gops": peaks}
     emit("cpu_step", {"steps": rows, "context": args.context, **machine})
+
+
+def line(row: dict[str, Any]) -> tuple[str, ...]:
+    share = row["share_of_limit"]
+    numbers = f"{row['ms']:.2f}", f"{row['tokens_per_second']:.0f}", f"{row['to_bfloat16']:.2f}"
+    return row["step"], row["weights"], *numbers, "" if share is None else f"{100 * share:.0f} %"
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from .fairness.pricing import CostKind
 from .machine import Machine as Machine
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+QUANTIZE = ("auto", "none", "int8", "int4")
 COST_KINDS: tuple[CostKind, ...] = ("tokens", "requests", "adaptive")
 BATCHINGS = ("continuous", "static", "padded")
 DECODERS = ("auto", "fairstep", "transformers")
@@ -38,6 +39,11 @@ class EngineConfig:
     """Settings of an engine. Raises ConfigError naming the key."""
 
     dtype: str = option("Number format of weights and KV: auto, float32, bfloat16 or float16.", "auto", choices=DTYPES)
+    quantize: str = option(
+        "Integer weights in the C++ step: auto (those that a GGUF file has, as it has them), none, int8 or int4.",
+        "auto",
+        choices=QUANTIZE,
+    )
     decoder: str = option(
         "What computes the model: fairstep's decoder, transformers' own code (slower), or auto: ours where it can.",
         "auto",
@@ -89,6 +95,7 @@ class EngineConfig:
 
     def __post_init__(self) -> None:
         _check_choice("dtype", self.dtype, DTYPES)
+        _check_choice("quantize", self.quantize, QUANTIZE)
         _check_choice("decoder", self.decoder, DECODERS)
         object.__setattr__(self, "kv_memory", parse_size("kv_memory", self.kv_memory))
         _check_choice("fairness", self.fairness, POLICIES)
@@ -144,10 +151,15 @@ class EngineConfig:
     def _dtype(self, machine: Machine) -> str:
         if self.dtype != "auto":
             return self.dtype
-        return "bfloat16" if machine.bfloat16 else "float32"
+        integers = self.quantize in ("int8", "int4")  # which go with bfloat16 whatever the CPU multiplies
+        return "bfloat16" if machine.bfloat16 or integers else "float32"
 
     def _check_together(self) -> None:
         assert self.step_tokens and self.max_seats and self.chunk
+        if self.quantize in ("int8", "int4") and self.dtype != "bfloat16":
+            raise ConfigError(
+                f"quantize {self.quantize} goes with dtype bfloat16, not {self.dtype}: leave one of them at auto"
+            )
         if self.deterministic and self.batching == "padded":
             raise ConfigError("batching padded excludes deterministic: prompts are not cut at fixed places")
         if self.batch_size is not None and self.batch_size > self.max_seats:

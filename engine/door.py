@@ -220,7 +220,8 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
 
     defaults: the model's own sampling defaults. seconds: load time by part. eos_ids: ids that end an answer.
     path: what computes it, "fairstep" (our decoder by torch), "cpu:LEVEL" (our decoder as a C++ step, LEVEL being what
-    it uses of the CPU) or "transformers" (the model's own code over our attention).
+    it uses of the CPU) or "transformers" (the model's own code over our attention). weights: what their products
+    multiply where that is not all of `dtype`, for people.
     """
 
     model: str
@@ -239,6 +240,7 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
     notes: tuple[str, ...] = ()
     prefix_cache: bool = True
     path: str = "fairstep"
+    weights: str = ""
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):

@@ -34,6 +34,11 @@ def test_auto_takes_bfloat16_where_the_machine_multiplies_it() -> None:
     assert EngineConfig().resolved(Machine(bfloat16=True)).dtype == "bfloat16"
 
 
+def test_integer_weights_go_with_bfloat16_on_every_machine() -> None:
+    assert EngineConfig(quantize="int4").resolved(Machine(bfloat16=False)).dtype == "bfloat16"
+    assert EngineConfig(quantize="none").resolved(Machine(bfloat16=False)).dtype == "float32"
+
+
 @given(
     cores=st.integers(1, 256),
     seats=st.none() | st.integers(1, 1000),
@@ -52,6 +57,7 @@ def test_resolving_twice_changes_nothing(cores: int, seats: int | None, determin
     [
         ("dtype", "int8"),
         ("dtype", ["float32"]),
+        ("quantize", "q4_k"),
         ("step_tokens", 0),
         ("max_seats", -1),
         ("max_seats", True),
@@ -99,6 +105,8 @@ def test_a_wrong_value_is_refused_by_its_name(key: str, value: object) -> None:
 def test_settings_that_cannot_go_together_name_both() -> None:
     with pytest.raises(ConfigError, match=r"step_tokens \(8\).*max_seats \(9\)"):
         EngineConfig(step_tokens=8, max_seats=9).resolved(TWO_CORES)
+    with pytest.raises(ConfigError, match="quantize int8 goes with dtype bfloat16, not float32"):
+        EngineConfig(quantize="int8", dtype="float32").resolved(TWO_CORES)
     with pytest.raises(ConfigError, match="chunk"):
         EngineConfig(deterministic=True, chunk=512, step_tokens=512).resolved(TWO_CORES)
 

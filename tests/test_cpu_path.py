@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gguf import GGMLQuantizationType
 
 from cpu_libraries import LEVELS, library
 from fairstep.door import Ready, Sampling
@@ -14,6 +15,7 @@ from fairstep.model.runner import TorchRunner
 from fairstep.serving.serve_command import computed_by
 from hand_made_plans import Hand, run
 from pairs import config
+from tiny_gguf import write_gguf
 from tiny_models import tiny_llama
 
 SLOWER = "computed by torch, which is slower than fairstep's C++ step: "
@@ -39,6 +41,27 @@ def test_bfloat16_is_computed_by_the_compiled_step(model: Path) -> None:
     assert computed_by(ready.path) == f"fairstep's C++ step ({LEVELS[0]})"
 
 
+@pytest.mark.parametrize(
+    ("quantize", "weights"),
+    [("auto", "bfloat16"), ("none", "bfloat16"), ("int8", "Q8_0"), ("int4", "Q4_1, output Q8_0")],
+)
+def test_integer_weights_are_computed_with_where_they_are_asked_for(model: Path, quantize: str, weights: str) -> None:
+    runner, ready, _ = build(model, dtype="auto" if quantize.startswith("int") else "bfloat16", quantize=quantize)
+    assert isinstance(runner.model, CpuDecoder)
+    assert (ready.path, ready.dtype, ready.weights, ready.notes) == (f"cpu:{LEVELS[0]}", "bfloat16", weights, ())
+    assert ready.parameters == build(model)[1].parameters
+
+
+def test_a_file_in_blocks_is_computed_in_them_unless_it_is_to_be_dequantised(model: Path, tmp_path: Path) -> None:
+    directory = tiny_llama(tmp_path / "model", hidden=128, heads=4, kv_heads=2)
+    file = write_gguf(tmp_path / "model.gguf", directory, kind=GGMLQuantizationType.Q4_0)
+    assert build(file, dtype="bfloat16")[1].weights == "Q4_0"
+    assert build(file, dtype="bfloat16", quantize="none")[1].weights == "bfloat16"
+    assert build(file, dtype="bfloat16", quantize="int8")[1].weights == "Q8_0"
+    _, ready, _ = build(file, dtype="float32")
+    assert (ready.path, ready.weights) == ("fairstep", "")
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_other_formats_stay_with_torch_and_nothing_is_lost(model: Path, dtype: str) -> None:
     runner, ready, _ = build(model, dtype=dtype)
@@ -51,6 +74,27 @@ def test_what_does_not_fit_is_told_in_a_note(model: Path) -> None:
     runner, ready, _ = build(model, dtype="bfloat16", page_size=24)
     assert isinstance(runner.model, Decoder)
     assert (ready.path, ready.notes) == ("fairstep", (f"{SLOWER}page_size is 24, not a multiple of 16",))
+
+
+def test_a_build_without_vector_instructions_keeps_no_blocks_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tiny_llama(tmp_path / "model", hidden=128, heads=4, kv_heads=2)
+    file = write_gguf(tmp_path / "model.gguf", directory, kind=GGMLQuantizationType.Q4_0)
+    portable = library(LEVELS[-1])
+    monkeypatch.setattr("fairstep.model.building.best_library", lambda flags, compiling: portable)
+    assert build(file, dtype="bfloat16")[1].weights == "bfloat16"
+    assert build(file, dtype="bfloat16", quantize="int4")[1].weights == "Q4_0"
+
+
+def test_integer_weights_that_torch_cannot_have_are_told_in_the_note(model: Path) -> None:
+    runner, ready, _ = build(model, dtype="bfloat16", page_size=24, quantize="int8")
+    assert isinstance(runner.model, Decoder)
+    assert ready.weights == ""
+    assert ready.notes == (
+        "computed by torch, which is slower than fairstep's C++ step, and not with integer weights: "
+        "page_size is 24, not a multiple of 16",
+    )
 
 
 def test_without_a_compiler_torch_computes_and_a_note_says_so(

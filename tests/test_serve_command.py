@@ -171,6 +171,17 @@ def test_a_busy_port_is_told_before_an_engine_is_made(engines: list[FakeEngine])
     assert engines == []
 
 
+def test_the_ready_line_says_what_weights_are_where_not_all_is_of_one_format(engines: list[FakeEngine]) -> None:
+    def line(weights: str) -> str:
+        engine = FakeEngine("m", model_name="m")
+        engine.info = structs.replace(INFO, dtype="bfloat16", weights=weights)
+        return serve_command.ready_line(engine, "http://x")  # type: ignore[arg-type]
+
+    assert "parameters, bfloat16 with weights Q4_1, output Q8_0 on cpu, " in line("Q4_1, output Q8_0")
+    assert "parameters, bfloat16 on cpu, " in line("bfloat16")
+    assert "parameters, bfloat16 on cpu, " in line("")
+
+
 def test_the_ready_line_says_when_transformers_computes_it(engines: list[FakeEngine]) -> None:
     engine = FakeEngine("m", model_name="m")
     engine.info = structs.replace(INFO, path="transformers", architecture="GPT2LMHeadModel")

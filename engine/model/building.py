@@ -14,7 +14,7 @@ from ..config import EngineConfig
 from ..door import Ready
 from ..errors import ConfigError, ModelError
 from ..kernels.cpu.build import CannotBuild
-from ..kernels.cpu.library import best_library
+from ..kernels.cpu.library import Library, best_library
 from ..machine import cpu_flags
 from ..stepping.settings import StepSettings
 from .backend import TorchBackend
@@ -22,7 +22,7 @@ from .cpu_decoder import CpuDecoder, cannot_compute
 from .decoder import Decoder
 from .fields import NotOurs
 from .kv import KVMemory, pages_for
-from .loading import WEIGHTS, LoadedModel, load, read_spec
+from .loading import WEIGHTS, load, read_spec
 from .runner import CausalModel, TorchRunner
 from .sources import Source, resolve
 from .spec import LayerShape, ModelSpec, RopeSpec
@@ -46,7 +46,7 @@ class Stopwatch:
 
     def lap(self, part: str) -> None:
         now = self.clock.now()
-        self.seconds[part] = now - self.last
+        self.seconds[part] = self.seconds.get(part, 0.0) + now - self.last
         self.last = now
 
 
@@ -69,7 +69,7 @@ class Served(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A model over pages. path: Ready's."""
+    """A model over pages. path, weights: Ready's."""
 
     path: str
     spec: Served
@@ -78,6 +78,7 @@ class Built:
     settings: StepSettings
     parameters: int
     notes: tuple[str, ...]
+    weights: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,26 +107,46 @@ class Builder:
     def by_fairstep(self, source: Source, spec: ModelSpec) -> Built:
         settings, notes = step_settings(spec, self.config, self.dtype, spec.rope)  # a wrong setting shows at once
         self.watch.lap("config")
-        loaded = load(source, self.dtype, self.device, self.progress)
-        parameters = sum(tensor.numel() for tensor in loaded.tensors.values())
+        library, reason = self._library(spec)
+        self.watch.lap("decoder")
+        quantize = self._quantize(library)
+        keep_blocks = library is not None and quantize != "none"
+        loaded = load(source, self.dtype, self.device, self.progress, keep_blocks=keep_blocks)
+        parameters = loaded.parameters
         self.watch.lap("weights")
-        kv = self._pages(spec, settings)
-        path, model, lost = self._decoder(loaded, kv)
-        return Built(path, loaded.spec, model, kv, settings, parameters, (*notes, *lost))
+        kv = self._pages(loaded.spec, settings)
+        if library is None:
+            decoder = Decoder(loaded.spec, loaded.tensors, TorchBackend(kv))
+            return Built("fairstep", loaded.spec, decoder, kv, settings, parameters, (*notes, *self._lost(reason)))
+        threads = self.config.threads or 1
+        model = CpuDecoder(loaded.spec, loaded.tensors, kv, library, threads, loaded.blocks, quantize)
+        path = f"cpu:{library.level.name}"
+        return Built(path, loaded.spec, model, kv, settings, parameters, notes, model.weights)
 
-    def _decoder(self, loaded: LoadedModel, kv: KVMemory) -> tuple[str, CausalModel, tuple[str, ...]]:
-        """bfloat16 by the C++ step where it can, all else by torch: the path, the model, and notes on what is lost."""
-        reason = cannot_compute(loaded.spec, kv.page_size, self.dtype)
-        if reason is None:
-            try:
-                library = best_library(cpu_flags(), lambda: self.progress(COMPILING, 0.0))
-                model = CpuDecoder(loaded.spec, loaded.tensors, kv, library, self.config.threads or 1)
-                return f"cpu:{library.level.name}", model, ()
-            except CannotBuild as error:
-                reason = str(error)
-        notes = (f"computed by torch, which is slower than fairstep's C++ step: {reason}",)
-        decoder = Decoder(loaded.spec, loaded.tensors, TorchBackend(kv))
-        return "fairstep", decoder, notes if self.dtype is torch.bfloat16 else ()
+    def _library(self, spec: ModelSpec) -> tuple[Library | None, str]:
+        """The C++ step where it can compute the model, which is in bfloat16; else why not."""
+        reason = cannot_compute(spec, self.config.page_size, self.dtype)
+        if reason is not None:
+            return None, reason
+        try:
+            return best_library(cpu_flags(), lambda: self.progress(COMPILING, 0.0)), ""
+        except CannotBuild as error:
+            return None, str(error)
+
+    def _quantize(self, library: Library | None) -> str:
+        """The config's, where auto is none without instructions that make integers faster than bfloat16."""
+        plain = library is None or not library.level.needs
+        return "none" if plain and self.config.quantize == "auto" else self.config.quantize
+
+    def _lost(self, reason: str) -> tuple[str, ...]:
+        """Notes on what torch does less well. Nothing is lost in formats that are torch's anyway."""
+        if self.dtype is not torch.bfloat16:
+            return ()
+        return (f"computed by torch, which is slower than fairstep's C++ step{self._whole()}: {reason}",)
+
+    def _whole(self) -> str:
+        """What a note on another path adds."""
+        return ", and not with integer weights" if self.config.quantize in ("int8", "int4") else ""
 
     def by_transformers(self, source: Source, reason: str) -> Built:
         """`reason`: why not by our decoder."""
@@ -149,7 +170,8 @@ class Builder:
         kv = self._pages(spec, settings)
         model = TransformersModel(pretrained, layers, TorchBackend(kv), self.dtype)
         parameters = sum(parameter.numel() for parameter in pretrained.parameters())
-        notes = (f"computed by transformers' own code, slower than fairstep's decoder: {reason}", *notes)
+        note = f"computed by transformers' own code, slower than fairstep's decoder{self._whole()}: {reason}"
+        notes = (note, *notes)
         return Built("transformers", spec, model, kv, settings, parameters, notes)
 
     def _pages(self, spec: Served, settings: StepSettings) -> KVMemory:
@@ -274,4 +296,5 @@ def _ready(model: str, built: Built, builder: Builder) -> Ready:
         notes=notes,
         prefix_cache=settings.prefix_cache,
         path=built.path,
+        weights=built.weights,
     )

@@ -1,4 +1,5 @@
-"""The decoder as one C++ call a step (kernels/cpu) over bfloat16 weights packed once. Knows no sequence.
+"""The decoder as one C++ call a step (kernels/cpu) over weights packed once: bfloat16, or integers in blocks. Knows no
+sequence.
 
 Takes every ModelSpec whose sizes fit its vectors: `cannot_compute` says what stands in the way. The reference for it is
 Decoder. A row's result doesn't depend on the rows computed beside it.
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from ..kernels.cpu.library import CStep, Library
 from .batch import StepBatch
+from .blocks import Blocks
 from .cpu_weights import CpuWeights
 from .kv import KVMemory
 from .rope import Rotary
@@ -35,17 +37,28 @@ def cannot_compute(spec: ModelSpec, page_size: int, dtype: torch.dtype) -> str |
 
 
 class CpuDecoder:
-    """A CausalModel. `tensors` is emptied while it is built; keys and values in `kv` have an order of their own."""
+    """A CausalModel. Keys and values in `kv` have an order of their own.
+
+    tensors, blocks: emptied while it is built. quantize: under product_weights' rule. weights: what products multiply.
+    """
 
     def __init__(
-        self, spec: ModelSpec, tensors: dict[str, Tensor], kv: KVMemory, library: Library, threads: int
+        self,
+        spec: ModelSpec,
+        tensors: dict[str, Tensor],
+        kv: KVMemory,
+        library: Library,
+        threads: int,
+        blocks: dict[str, Blocks] | None = None,
+        quantize: str = "auto",
     ) -> None:
         self.spec = spec
         self.device = torch.device("cpu")
         self._kv = kv
         self._library = library
         self._threads = threads
-        self._weights = CpuWeights(spec, tensors, kv)
+        self._weights = CpuWeights(spec, tensors, kv, blocks, quantize)
+        self.weights, self.weight_bytes = self._weights.kinds, self._weights.product_bytes
         self._workspace = torch.empty(0, dtype=torch.uint8)
         ropes = [spec.rope, *([spec.local_rope] if spec.local_rope else [])]
         self._rotaries = [Rotary(rope, spec.head_dim, self.device) for rope in ropes]
@@ -77,7 +90,7 @@ class CpuDecoder:
         """Logits [R, vocab] float32 of some rows [R, hidden] of `hidden`."""
         rows = rows.contiguous()
         logits = torch.empty(len(rows), self.spec.vocab_size)
-        space = self._space(rows.numel() * 2)
+        space = self._space(self._library.logits_workspace(self._weights.c, len(rows)))
         self._library.logits(self._weights.c, rows.data_ptr(), len(rows), logits.data_ptr(), space, self._threads)
         return logits
 

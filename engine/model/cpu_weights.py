@@ -7,28 +7,41 @@ import torch
 from torch import Tensor
 
 from ..kernels.cpu.library import ACTIVATIONS, CLayer, CLinear, CModel
-from ..kernels.cpu.pack import PackedLinear, interleaved, pack_linear
+from ..kernels.cpu.pack import PackedLinear, interleaved, pack_blocks, pack_linear
+from .blocks import Blocks
 from .decoder import Tensors
 from .kv import KVMemory
+from .product_weights import ProductWeights, Weight
 from .spec import ModelSpec
-from .tensor_shapes import NORM_NAMES
+from .tensor_shapes import EMBEDDING, NORM_NAMES
 
 
 class CpuWeights:
-    """A checkpoint's tensors as the C++ step reads them. `c` points into what is kept here."""
+    """A checkpoint's tensors as the C++ step reads them. `c` points into what is kept here.
 
-    def __init__(self, spec: ModelSpec, tensors: dict[str, Tensor], kv: KVMemory) -> None:
+    kinds: what its products multiply, for people. product_bytes: of their weights, as packed.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        tensors: dict[str, Tensor],
+        kv: KVMemory,
+        blocks: dict[str, Blocks] | None = None,
+        quantize: str = "auto",
+    ) -> None:
         self._spec = spec
         self._source = Tensors(spec, tensors)
+        self._weights = ProductWeights(spec, tensors, blocks or {}, quantize)
         self._kept: list[Tensor | PackedLinear] = [part for layer in kv.layers for part in layer]
-        embedding = self._keep(self._source.take("model.embed_tokens.weight"))
-        head = embedding if spec.tied else self._source.take("lm_head.weight")
+        head = self._packed(self._weights.output())
+        embedding = self._keep(self._source.take(EMBEDDING))
         self._layers = (CLayer * spec.layers)(*(self._layer(index, kv) for index in range(spec.layers)))
         self.c = CModel(
             layers=self._layers,
             embedding=embedding.data_ptr(),
             norm=self._norm("model.norm"),
-            head=self._packed(head),
+            head=head,
             layer_count=spec.layers,
             hidden=spec.hidden_size,
             intermediate=spec.intermediate_size,
@@ -47,6 +60,9 @@ class CpuWeights:
             logit_scale=spec.logit_scale,
             logit_softcap=spec.logit_softcap,
         )
+
+        self.kinds = self._weights.described()
+        self.product_bytes = sum(part.panels.nbytes for part in self._kept if isinstance(part, PackedLinear))
 
     def _layer(self, index: int, kv: KVMemory) -> CLayer:
         spec, at = self._spec, f"model.layers.{index}"
@@ -78,19 +94,26 @@ class CpuWeights:
 
     def _gate_up(self, at: str) -> CLinear:
         names = ["gate_up_proj"] if self._spec.fused_gate_up else ["gate_proj", "up_proj"]
-        weight = self._joined([f"{at}.{name}.weight" for name in names])
-        bias = self._joined([f"{at}.{name}.bias" for name in names]) if self._spec.mlp_bias else None
-        return self._packed(interleaved(*weight.chunk(2)), None if bias is None else interleaved(*bias.chunk(2)))
+        bias = self._biases([f"{at}.{name}.bias" for name in names]) if self._spec.mlp_bias else None
+        weight = self._weights.joined([f"{at}.{name}.weight" for name in names])
+        if isinstance(weight, Blocks):
+            weight = Blocks(weight.kind, interleaved(*weight.rows.chunk(2)))
+        else:
+            weight = interleaved(*weight.chunk(2))
+        return self._packed(weight, None if bias is None else interleaved(*bias.chunk(2)))
 
     def _linear(self, *names: str, bias: bool) -> CLinear:
-        weight = self._joined([f"{name}.weight" for name in names])
-        return self._packed(weight, self._joined([f"{name}.bias" for name in names]) if bias else None)
+        weight = self._weights.joined([f"{name}.weight" for name in names])
+        return self._packed(weight, self._biases([f"{name}.bias" for name in names]) if bias else None)
 
-    def _joined(self, names: list[str]) -> Tensor:
+    def _biases(self, names: list[str]) -> Tensor:
         return torch.cat([self._source.take(name) for name in names])
 
-    def _packed(self, weight: Tensor, bias: Tensor | None = None) -> CLinear:
-        packed = pack_linear(weight, bias)
+    def _packed(self, weight: Weight, bias: Tensor | None = None) -> CLinear:
+        if isinstance(weight, Blocks):
+            packed = pack_blocks(weight.kind, weight.rows, bias)
+        else:
+            packed = pack_linear(weight, bias)
         self._kept.append(packed)
         return packed.c
 

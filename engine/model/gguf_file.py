@@ -1,27 +1,31 @@
-"""Weights from a GGUF file, dequantised in pieces straight to their dtype and device. Knows no metadata.
+"""Weights from a GGUF file: dequantised in pieces straight to their dtype and device, or in its blocks as they are.
+
+Knows no metadata.
 
 The gguf package dequantises; names become Hugging Face's, and the row order that llama.cpp's converter gives query and
 key weights (pairs of rotary dimensions side by side) is undone.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
 import numpy as np
 import torch
-from gguf.constants import GGML_QUANT_SIZES
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 from torch import Tensor
 
 from ..errors import ModelError
+from .blocks import KINDS, Blocks, rounded
 from .gguf_families import GGUF_FAMILIES
 from .gguf_header import GgufHeader, StoredTensor
 from .spec import ModelSpec
-from .tensor_shapes import NORM_NAMES, Shape, check_shape
+from .tensor_shapes import EMBEDDING, NORM_NAMES, OUTPUT, Shape, check_shape
 
 PIECE = 2**16  # elements dequantised at once, a multiple of every block: temporaries stay in cache and in the heap
+FLOATS = {GGMLQuantizationType.F32, GGMLQuantizationType.F16, GGMLQuantizationType.BF16, GGMLQuantizationType.F64}
 MOST_THREADS = 4  # more of them wait for each other between numpy's calls
 TOP_NAMES = {
     "model.embed_tokens": "token_embd",
@@ -75,15 +79,39 @@ class GgufFile:
     ) -> dict[str, Tensor]:
         """The tensors named in `shapes`. Peak memory is the result, one tensor and a few pieces more."""
         tensors: dict[str, Tensor] = {}
-        with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
+        with _threads() as pool:
             loaded = pool.map(lambda name: self._load(name, dtype, device), shapes)
             for name, tensor in zip(shapes, loaded, strict=True):
                 tensors[name] = tensor
                 progress(len(tensors) / len(shapes))
         return tensors
 
+    def blocks(self, names: Iterable[str]) -> dict[str, Blocks]:
+        """Weights of products among `names` that the file has in blocks: kinds in KINDS as they are, others as Q8_0.
+
+        Where the embedding is the output projection too, it is given under that name.
+        """
+        names = set(names)
+        wanted = {name: name for name in names if "_proj." in name and name.endswith(".weight")}
+        wanted[OUTPUT] = OUTPUT if OUTPUT in names else EMBEDDING
+        stored = {name: source for name, source in wanted.items() if self._stored(source).kind not in FLOATS}
+        with _threads() as pool:
+            return dict(zip(stored, pool.map(self._blocks, stored.values()), strict=True))
+
+    def _blocks(self, name: str) -> Blocks:
+        stored = self._stored(name)
+        for kind in KINDS:
+            if stored.kind.name == kind:
+                raw = np.fromfile(self._path, np.uint8, count=stored.size, offset=stored.offset)
+                rows = torch.from_numpy(raw).view(stored.shape[0], -1)
+                return Blocks(kind, self._in_order(name, rows))
+        return rounded(self._load(name, torch.float32, torch.device("cpu")), "Q8_0")
+
     def _load(self, name: str, dtype: torch.dtype, device: torch.device) -> Tensor:
-        tensor = self._dequantised(self._stored(name), dtype, device)
+        return self._in_order(name, self._dequantised(self._stored(name), dtype, device))
+
+    def _in_order(self, name: str, tensor: Tensor) -> Tensor:
+        """Rows in Hugging Face's order."""
         if self._interleaved and ".q_proj." in name:
             return unpermute(tensor, self._spec.heads)
         if self._interleaved and ".k_proj." in name:
@@ -116,6 +144,10 @@ class GgufFile:
             raise ModelError(
                 f"{self._path}: {stored.name} is {stored.kind.name}, which the gguf package cannot dequantise"
             ) from error
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1))
 
 
 def gguf_name(name: str, spec: ModelSpec) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from .. import __version__
 from ..async_engine import AsyncEngine
 from ..config import ServeConfig
+from ..door import Ready
 from ..garbage import settle_garbage
 from ..metrics import Metrics
 from ..worker import nothing
@@ -119,7 +120,7 @@ def ready_line(engine: AsyncEngine, url: str) -> str:
     notes = "".join(f"note: {note}\n" for note in info.notes)
     return (
         f"{engine.model_name}: {info.architecture} by {computed_by(info.path)}, "
-        f"{info.parameters / 1e6:.0f} M parameters, {info.dtype} on {info.device}, "
+        f"{info.parameters / 1e6:.0f} M parameters, {number_format(info)} on {info.device}, "
         f"context {info.context}, {info.pages} pages of {info.page_size}\n"
         f"{notes}"
         f"loaded in {engine.seconds['ready']:.2f} s ({times})\n"
@@ -131,6 +132,11 @@ def computed_by(path: str) -> str:
     """Ready.path for people."""
     kind, _, level = path.partition(":")
     return COMPUTED_BY.get(kind, kind) + (f" ({level})" if level else "")
+
+
+def number_format(info: Ready) -> str:
+    """Of weights where they have one of their own, and of all else."""
+    return f"{info.dtype} with weights {info.weights}" if info.weights not in ("", info.dtype) else info.dtype
 
 
 def say(text: str) -> None:

@@ -11,6 +11,7 @@
 struct Workspace {
   bf16 *x, *queries, *attended, *activated;
   float *qkv, *added;
+  char* rounding;  // what products round
   long bytes = 0;
 
   Workspace(const Model& model, int tokens, char* memory) {
@@ -21,6 +22,7 @@ struct Workspace {
     take(activated, memory, tokens * (long)model.intermediate);
     take(qkv, memory, tokens * (width + 2 * kv));
     take(added, memory, tokens * (long)model.hidden);
+    take(rounding, memory, Rounded::bytes(tokens, std::max({(long)model.hidden, width, (long)model.intermediate})));
   }
 
  private:
@@ -85,19 +87,20 @@ class StepRun {
  private:
   void attention_block(int me, const Layer& layer) {
     const int width = model_.heads * model_.head_dim, joined = width + 2 * model_.kv_heads * model_.head_dim;
-    team.each(me, step_.tokens, [&](int row) { read(row, layer.attention_in); });
-    product(team, me, layer.qkv, work.x, model_.hidden, step_.tokens, [&](int row, int output, const float* values) {
-      const int count = std::min(PANEL, joined - output);  // the last panel may be filled up
-      std::memcpy(work.qkv + (long)row * joined + output, values, sizeof(float) * count);
-    });
+    team.each(me, step_.tokens, [&](int row) { read(row, layer.attention_in, layer.qkv); });
+    product(team, me, layer.qkv, work.x, model_.hidden, step_.tokens, work.rounding,
+            [&](int row, int output, const float* values) {
+              const int count = std::min(PANEL, joined - output);  // the last panel may be filled up
+              std::memcpy(work.qkv + (long)row * joined + output, values, sizeof(float) * count);
+            });
     attention(me, layer);
     add(me, layer.o, work.attended, width, layer.attention_out);
   }
 
   void mlp_block(int me, const Layer& layer) {
     const int intermediate = model_.intermediate;
-    team.each(me, step_.tokens, [&](int row) { read(row, layer.mlp_in); });
-    product(team, me, layer.gate_up, work.x, model_.hidden, step_.tokens,
+    team.each(me, step_.tokens, [&](int row) { read(row, layer.mlp_in, layer.gate_up); });
+    product(team, me, layer.gate_up, work.x, model_.hidden, step_.tokens, work.rounding,
             [&](int row, int output, const float* values) {
               bf16* to = work.activated + (long)row * intermediate + output / 2;
               narrow(to, activated(model_.activation, load(values)) * load(values + 16));
@@ -112,19 +115,24 @@ class StepRun {
     for (int n = 0; n < model_.hidden; n += 16) store(to + n, widen(from + n) * scale);
   }
 
-  // What a block reads of the residual stream.
-  void read(int row, const float* norm) {
+  // What a block reads of the residual stream, for its first product.
+  void read(int row, const float* norm, const Linear& linear) {
     bf16* to = work.x + (long)row * model_.hidden;
     if (norm)
       norm_row(to, hidden(row), norm, model_.hidden, model_.eps);
     else
       round_row(to, hidden(row), model_.hidden);
+    round_for(linear, to, row, step_.tokens, work.rounding);
   }
 
   // Adds a block's last product to the residual stream, after a norm where there is one.
   void add(int me, const Linear& linear, const bf16* x, int stride, const float* norm) {
     const F16 scale = fill(model_.residual_scale);
-    product(team, me, linear, x, stride, step_.tokens, [&](int row, int output, const float* values) {
+    if (linear.kind != BFLOAT16)
+      team.each(me, step_.tokens, [&](int row) {
+        round_for(linear, x + (long)row * stride, row, step_.tokens, work.rounding);
+      });
+    product(team, me, linear, x, stride, step_.tokens, work.rounding, [&](int row, int output, const float* values) {
       for (int n = 0; n < PANEL; n += 16) {
         float *to = hidden(row) + output + n, *apart = work.added + (long)row * model_.hidden + output + n;
         if (norm)
@@ -219,15 +227,23 @@ class StepRun {
   std::vector<Piece> pieces_;
 };
 
+// Bytes that head_logits works in.
+inline long logits_workspace(const Model& model, int count) {
+  return count * (long)sizeof(bf16) * model.hidden + Rounded::bytes(count, model.hidden);
+}
+
 // The head's part: see fairstep_logits.
 inline void head_logits(Team& team, int me, const Model& model, const float* rows, int count, float* logits,
-                        bf16* workspace) {
+                        char* memory) {
   const long hidden = model.hidden, vocab = model.head.outputs;
+  bf16* x = (bf16*)memory;
+  void* rounding = x + count * hidden;
   const F16 scale = fill(model.logit_scale), cap = fill(model.logit_softcap);
   team.each(me, count, [&](int row) {
-    norm_row(workspace + row * hidden, rows + row * hidden, model.norm, model.hidden, model.eps);
+    norm_row(x + row * hidden, rows + row * hidden, model.norm, model.hidden, model.eps);
+    round_for(model.head, x + row * hidden, row, count, rounding);
   });
-  product(team, me, model.head, workspace, model.hidden, count, [&](int row, int output, float* values) {
+  product(team, me, model.head, x, model.hidden, count, rounding, [&](int row, int output, float* values) {
     for (int n = 0; n < PANEL; n += 16) {
       F16 logit = load(values + n) * scale;
       if (model.logit_softcap) logit = tangent(logit / cap) * cap;

@@ -23,7 +23,6 @@ class CLinear(Structure):
         ("inputs", c_int32),
         ("unused", c_int32),
         ("panels", c_void_p),
-        ("scales", c_void_p),
         ("bias", c_void_p),
     )
 
@@ -74,7 +73,9 @@ class Library:
         except OSError as error:
             raise CannotBuild(f"{path} cannot be loaded ({error}): delete it, and it is built anew") from error
         self._library = library
-        self.workspace: Callable[..., int] = self._function("workspace", c_int64, POINTER(CModel), c_int32)
+        sizes = (c_int64, POINTER(CModel), c_int32)  # in bytes, for so many rows
+        self.workspace: Callable[..., int] = self._function("workspace", *sizes)
+        self.logits_workspace: Callable[..., int] = self._function("logits_workspace", *sizes)
         self.step: Callable[..., None] = self._function("step", None, POINTER(CModel), POINTER(CStep), c_int32)
         rows = (c_void_p, c_int32, c_void_p)  # given, how many, results
         self.logits: Callable[..., None] = self._function("logits", None, POINTER(CModel), *rows, c_void_p, c_int32)
@@ -82,7 +83,8 @@ class Library:
         attention = (POINTER(CModel), POINTER(CStep), c_int32, c_void_p, c_void_p, c_int32)
         self.attention: Callable[..., None] = self._function("attention", None, *attention)
         self.read_all: Callable[..., int] = self._function("read_all", c_int64, c_void_p, c_int64, c_int32)
-        self.multiply_near: Callable[..., int] = self._function("multiply_near", c_int64, c_int64, c_int32, c_void_p)
+        near = (c_int64, c_int32, c_int32, c_void_p)  # pieces, kind, threads, results
+        self.multiply_near: Callable[..., int] = self._function("multiply_near", c_int64, *near)
         self.struct_size: Callable[[int], int] = self._function("struct_size", c_int32, c_int32)
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:

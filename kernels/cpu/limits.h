@@ -24,17 +24,25 @@ inline int64_t read_all(const char* memory, int64_t size, int threads) {
   return total;
 }
 
-// `pieces` times a tile's products with one panel that stays near; returns the multiplications and additions done, and
-// in `kept` something that depends on their results.
-inline int64_t multiply_near(int64_t pieces, int threads, float* kept) {
-  constexpr int INPUTS = 128;
+// `pieces` times a tile's products with one panel that stays near, of bfloat16, 8 bits or 4; returns the
+// multiplications and additions done, and in `kept` something that depends on their results.
+inline int64_t multiply_near(int64_t pieces, int kind, int threads, float* kept) {
+  constexpr int INPUTS = 128, GROUPS = INPUTS / GROUP;
   Team team;
   team.run(threads, [&](int me) {
     alignas(64) bf16 panel[INPUTS * PANEL], rows[ROWS * INPUTS];
+    alignas(64) uint8_t blocks[GROUPS * Int8::BYTES] = {};
+    alignas(64) int8_t values[ROWS * INPUTS] = {};
     alignas(64) float out[ROWS][PANEL] = {};
+    Group groups[ROWS * GROUPS] = {};
     std::fill(std::begin(panel), std::end(panel), narrow(*kept));
     std::fill(std::begin(rows), std::end(rows), narrow(*kept));
-    team.each(me, pieces, [&](int) { bf16_tile<ROWS>(panel, rows, INPUTS, INPUTS, out); });
+    team.each(me, pieces, [&](int) {
+      if (kind == BFLOAT16) bf16_tile<ROWS>(panel, rows, INPUTS, INPUTS, out);
+      if (kind == INT8) block_tile<Int8, ROWS>(blocks, values, groups, GROUPS, out);
+      if (kind == INT4) block_tile<Int4, ROWS>(blocks, values, groups, GROUPS, out);
+      if (kind == INT4_MIN) block_tile<Int4Min, ROWS>(blocks, values, groups, GROUPS, out);
+    });
     float total = 0.0f;
     for (auto& row : out) total += sum(load(row)) + sum(load(row + 16));
     if (me == 0) *kept = total;

@@ -20,8 +20,11 @@ void fairstep_step(const Model* model, const Step* step, int32_t threads) {
   run.team.run(threads, [&](int me) { run.layers(me); });
 }
 
-// logits [count, vocab] of rows [count, hidden] of Step::hidden; workspace: count * hidden bfloat16.
-void fairstep_logits(const Model* model, const float* rows, int32_t count, float* logits, bf16* workspace,
+// Bytes that fairstep_logits works in.
+int64_t fairstep_logits_workspace(const Model* model, int32_t count) { return logits_workspace(*model, count); }
+
+// logits [count, vocab] of rows [count, hidden] of Step::hidden.
+void fairstep_logits(const Model* model, const float* rows, int32_t count, float* logits, char* workspace,
                      int32_t threads) {
   Team team;
   team.run(threads, [&](int me) { head_logits(team, me, *model, rows, count, logits, workspace); });
@@ -30,8 +33,12 @@ void fairstep_logits(const Model* model, const float* rows, int32_t count, float
 // out [rows, outputs] = x [rows, inputs] times a weight.
 void fairstep_product(const Linear* linear, const bf16* x, int32_t rows, float* out, int32_t threads) {
   Team team;
+  std::vector<char> rounding(Rounded::bytes(rows, linear->inputs));
   team.run(threads, [&](int me) {
-    product(team, me, *linear, x, linear->inputs, rows, [&](int row, int output, const float* values) {
+    team.each(me, rows, [&](int row) {
+      round_for(*linear, x + (long)row * linear->inputs, row, rows, rounding.data());
+    });
+    product(team, me, *linear, x, linear->inputs, rows, rounding.data(), [&](int row, int output, const float* values) {
       const int count = std::min(PANEL, linear->outputs - output);
       std::memcpy(out + (long)row * linear->outputs + output, values, sizeof(float) * count);
     });
@@ -51,8 +58,8 @@ void fairstep_attention(const Model* model, const Step* step, int32_t layer, con
 
 int64_t fairstep_read_all(const char* memory, int64_t size, int32_t threads) { return read_all(memory, size, threads); }
 
-int64_t fairstep_multiply_near(int64_t pieces, int32_t threads, float* kept) {
-  return multiply_near(pieces, threads, kept);
+int64_t fairstep_multiply_near(int64_t pieces, int32_t kind, int32_t threads, float* kept) {
+  return multiply_near(pieces, kind, threads, kept);
 }
 
 }  // extern "C"
