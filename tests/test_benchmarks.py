@@ -12,7 +12,7 @@ import pytest
 
 from fairstep.kernels.cpu.build import COMPILERS, usable_levels
 from fairstep.machine import cpu_flags
-from replay_tiny import tiny_server
+from replay_tiny import tiny_directory, tiny_server
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
@@ -48,6 +48,11 @@ def test_every_benchmark_is_run_here_and_has_a_target() -> None:
 @pytest.mark.parametrize("name", MODELLED)
 def test_what_needs_no_model_works(name: str) -> None:
     smoke(name)
+
+
+def test_batches_are_compared_on_any_model(tmp_path: Path) -> None:
+    row = smoke("static_vs_continuous", str(tiny_directory(tmp_path)), "--threads", "1", "--dtype", "float32")
+    assert len(row["runs"]) == 9 and row["missed"] == []
 
 
 def test_a_neighbour_is_measured_at_any_server(tmp_path: Path) -> None:
@@ -102,7 +107,7 @@ def test_a_neighbour_is_measured_at_servers_of_its_own() -> None:
 @pytest.mark.skipif(not usable_levels(cpu_flags()) or not any(map(shutil.which, COMPILERS)), reason="builds nothing")
 def test_a_step_is_measured_in_both_ways() -> None:
     row = smoke("cpu_step")
-    assert all(step["ms"].keys() == {"C++", "torch"} for step in row["steps"].values())
+    assert {step["weights"] for step in row["steps"]} == {"bfloat16", "int8", "int4", "torch"}
 
 
 @pytest.mark.real

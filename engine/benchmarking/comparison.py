@@ -52,10 +52,11 @@ class Comparison:
         yield ours
         saturation = naive.figures.requests_per_second
         over = round(OVERLOAD * max(ours.course.served_rate / saturation, 1.0), 2)
-        for load in (*(load for load in sorted(loads) if load < over), over):
+        top = max(over, *loads)
+        for load in sorted({*loads, top}):
             coming = at_rate(trace, load * saturation)
             for rule in RULES:
-                yield self._run(coming, load, rule, overload=load == over)
+                yield self._run(coming, load, rule, overload=load == top)
 
     def _run(self, trace: Trace, load: float | None, rule: str, *, overload: bool = False) -> Run:
         self.tell(f"{trace.name}, {'all at once' if load is None else f'load {load:g}'}, {rule}")
@@ -81,6 +82,12 @@ def gains(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     return {mix: {rule: rates[mix, rule] / rates[mix, NAIVE] for rule in (STATIC, CONTINUOUS)} for mix in mixes}
 
 
+def sooner(runs: Sequence[Run]) -> dict[str, float]:
+    """How many times sooner continuous batches' p99 first token comes than naive static's, by mix, at NEAR."""
+    near = {(run.mix, run.rule): run.figures.ttft.p99 or 0.0 for run in runs if run.load == NEAR}
+    return {mix: near[mix, NAIVE] / near[mix, CONTINUOUS] for mix in dict.fromkeys(mix for mix, _ in near)}
+
+
 def missed(runs: Sequence[Run]) -> list[str]:
     """The goals that are missed, in words; a goal whose mix or load was not run is not."""
     said = []
@@ -88,9 +95,7 @@ def missed(runs: Sequence[Run]) -> list[str]:
         held = run.figures.ideal or 0.0
         if run.overload and run.rule == CONTINUOUS and run.mix in HELD_MIXES and held < LEAST_HELD:
             said.append(f"{run.mix}: {held:.1%} of the seats held at saturation, the goal is {LEAST_HELD:.0%}")
-    near = {(run.mix, run.rule): run.figures.ttft.p99 or 0.0 for run in runs if run.load == NEAR}
-    for mix in SOONER_MIXES:
-        naive, ours = near.get((mix, NAIVE), 0.0), near.get((mix, CONTINUOUS), 0.0)
-        if naive < LEAST_SOONER * ours:
-            said.append(f"{mix}: p99 TTFT {ours:.3f} s, naive static's is {naive:.3f} s: the goal is a fifth of it")
+    for mix, times in sooner(runs).items():
+        if mix in SOONER_MIXES and times < LEAST_SOONER:
+            said.append(f"{mix}: p99 TTFT {times:.1f} times lower at load {NEAR:g}, the goal is {LEAST_SOONER:g}")
     return said

@@ -67,6 +67,11 @@ class Course:
         return max((answer.told[-1] for answer in self.answers if answer.told), default=0.0)
 
     @property
+    def last_begun(self) -> float:
+        """When the last one's first token came: somebody waits until then, if more comes than can be served."""
+        return max(answer.told[0] for answer in self.answers)
+
+    @property
     def last_arrival(self) -> float:
         return max(answer.arrival.at for answer in self.answers)
 
@@ -77,9 +82,8 @@ class Course:
 
     @property
     def served_rate(self) -> float:
-        """Answers a second as long as others waited: until the last one began."""
-        end = max(answer.told[0] for answer in self.answers)
-        return sum(answer.told[-1] <= end for answer in self.answers) / end
+        """Answers a second until the last one began."""
+        return sum(answer.told[-1] <= self.last_begun for answer in self.answers) / self.last_begun
 
     def held(self, begin: float, end: float) -> float:
         """The part of all seats that was held between two instants, by time; between steps nobody holds any."""

@@ -23,8 +23,9 @@ class Figures:
     and to the last token; itl: from token to token. good: part of the answers within the limits; goodput: those, a
     second.
 
-    seats: part of all seats held by a request, by time. ideal: the same from the first step in which all were held to
-    the last arrival, where more comes than can be served: all should be held then; None: elsewhere, or they never were.
+    seats: part of all seats held by a request, by time. ideal: the same from the first step in which all were held
+    until the last answer began, where more comes than can be served: all should be held then; None: elsewhere, or they
+    never were.
     wasted: part of all slots of all steps in which no token of a request was computed. padding: part of all tokens
     computed for nothing.
     """
@@ -50,7 +51,7 @@ def figures_of(course: Course, limits: Limits, *, overload: bool = False) -> Fig
     first = min(answer.arrival.at for answer in answers)
     seconds = course.ended_at - first
     good = sum(limits.hold(answer) for answer in answers)
-    full_at, last = course.full_at if overload else None, course.last_arrival
+    full_at, last = course.full_at if overload else None, course.last_begun
     tokens, padding = sum(beat.tokens for beat in beats), sum(beat.padding for beat in beats)
     return Figures(
         requests=len(answers),

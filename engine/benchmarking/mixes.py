@@ -17,7 +17,7 @@ from typing import Protocol
 from ..simulation.processes import gamma
 from ..simulation.trace import Arrival, Trace
 
-POINTS = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 100)  # percent
+POINTS = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9, 100)  # percent
 
 
 class Lengths(Protocol):
@@ -91,29 +91,29 @@ MIXES = {
     ),
     "conversation": Mix(
         about="Azure 2023, conversations",
-        prompt=Quantiles((2, 29, 181, 207, 396, 1020, 1189, 2735, 4083, 4142, 14050)),
-        answer=Quantiles((7, 16, 41, 54, 85, 129, 395, 424, 451, 601, 1000)),
+        prompt=Quantiles((2, 29, 181, 207, 396, 1020, 1189, 2735, 4083, 4142, 6212, 14050)),
+        answer=Quantiles((7, 16, 41, 54, 85, 129, 395, 424, 451, 601, 954, 1000)),
         spread=1.1,
         shorter=16,
     ),
     "code": Mix(
         about="Azure 2023, code",
-        prompt=Quantiles((3, 17, 75, 147, 578, 1469, 2745, 5194, 7315, 7436, 7437)),
-        answer=Quantiles((6, 6, 6, 7, 9, 13, 24, 55, 90, 252, 1899)),
+        prompt=Quantiles((3, 17, 75, 147, 578, 1469, 2745, 5194, 7315, 7436, 7437, 7437)),
+        answer=Quantiles((6, 6, 6, 7, 9, 13, 24, 55, 90, 252, 831, 1899)),
         spread=3.0,
         shorter=16,
     ),
     "reasoning": Mix(
         about="ServeGen, DeepSeek-R1",
-        prompt=Quantiles((5, 11, 26, 28, 200, 353, 512, 934, 1722, 9742, 32262)),
-        answer=Quantiles((62, 137, 222, 271, 379, 519, 820, 1465, 1652, 7218, 22024)),
+        prompt=Quantiles((5, 11, 26, 28, 200, 353, 512, 934, 1722, 9742, 26657, 32262)),
+        answer=Quantiles((62, 137, 222, 271, 379, 519, 820, 1465, 1652, 7218, 18995, 22024)),
         spread=1.4,
         shorter=32,
     ),
     "summaries": Mix(
         about="arXiv papers",
-        prompt=Quantiles((1, 107, 781, 1239, 1994, 2733, 3369, 3712, 3813, 3935, 4054)),
-        answer=Quantiles((12, 35, 62, 80, 116, 167, 244, 370, 697, 3217, 4009)),
+        prompt=Quantiles((1, 107, 781, 1239, 1994, 2733, 3369, 3712, 3813, 3935, 4005, 4054)),
+        answer=Quantiles((12, 35, 62, 80, 116, 167, 244, 370, 697, 3217, 3826, 4009)),
         spread=1.0,
         shorter=16,
     ),

@@ -42,6 +42,8 @@ def _latencies(axes: Sequence[Any], runs: Sequence[Run]) -> None:
                 ax.plot(loads, values, style, color=colour, label=f"{rule}, {part}")
         name = "first" if what == "ttft" else "last"
         ax.set(xscale="log", yscale="log", xlabel="load, of naive static's saturation", ylabel="seconds")
+        ax.set_xticks(loads, [f"{load:g}" for load in loads])
+        ax.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
         ax.set_title(f"{runs[0].mix}: arrival to {name} token")
     axes[0].legend(fontsize="small")
 

@@ -1,7 +1,7 @@
 """`fairstep bench`: static against continuous batches, as a table for people and one JSON line."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,28 +9,23 @@ from typing import Any
 import msgspec
 
 from .. import __version__
-from ..benchmarking.comparison import Comparison, Run, gains, missed
+from ..benchmarking.comparison import Comparison, Run, gains, missed, sooner
 from ..benchmarking.figures import Limits
 from ..benchmarking.machines import LARGE_GPU, Machine, RealMachine, VirtualMachine
 from ..benchmarking.mixes import MIXES, fitted
 from ..benchmarking.plot import plot_comparison
-from ..benchmarking.rules import CONTINUOUS, NAIVE
 from ..benchmarking.witness import Generates
 from ..config import EngineConfig
 from ..errors import ConfigError
 from ..machine import Machine as Hardware
 from ..simulation.step_cost import StepCost
-from ..simulation.summary import Percentiles
 from ..simulation.trace import Trace
 from ..simulation.trace_file import read_trace
+from .bench_table import bench_table, notes
 
-HEADING = (
-    *("mix", "load", "batches", "req/s", "tok/s", "TTFT s", "ITL ms", "E2E s", "good"),
-    *("seats", "ideal", "wasted", "padding"),
-)
 LOADS = (0.3, 0.8)  # and an overload
 FULL_LOADS = (0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0)
-SMOKE_LOADS, SMOKE_REQUESTS, SMOKE_SEATS, SMOKE_SHORTER = (0.8,), 8, 2, 128.0
+SMOKE_LOADS, SMOKE_REQUESTS, SMOKE_SEATS, SMOKE_SHORTER = (0.8,), 8, 2, 32.0
 KV_MEMORY = "512MiB"
 GPU_STEP_TOKENS, GPU_KV_TOKENS, GPU_CONTEXT = 2048, 400_000, 65_536
 
@@ -66,19 +61,23 @@ def run_bench(job: Job, plot: Path | None) -> dict[str, Any]:
     runs = [
         run for trace in traces_of(job) for run in comparison.runs(fitted(trace, machine.info.context), loads_of(job))
     ]
-    print(table([HEADING, *map(_row, runs)]))
-    gained = gains(runs)
-    print("\n".join(_notes(runs, gained)))
+    misses = [] if job.smoke else missed(runs)
+    print(bench_table(runs))
+    print("\n".join([*notes(runs), *(f"missed: {said}" for said in misses)]))
     if plot is not None:
         plot_comparison(runs, plot, f"static and continuous batches, {machine.info.model}, seed {job.seed}")
     return {
         "asked": msgspec.to_builtins({**asdict(job), "trace": str(job.trace) if job.trace else None}),
-        "machine": {"path": machine.info.path, "dtype": machine.info.dtype, "seats": machine.info.seats},
-        "runs": [
-            {"mix": run.mix, "load": run.load, "batches": run.rule, **_rounded(asdict(run.figures))} for run in runs
-        ],
-        "gains": _rounded(gained),
-        "missed": missed(runs),
+        "machine": {
+            "model": machine.info.model,
+            "path": machine.info.path,
+            "dtype": machine.info.dtype,
+            "seats": machine.info.seats,
+        },
+        "runs": [_kept(run) for run in runs],
+        "gains": _rounded(gains(runs)),
+        "sooner": _rounded(sooner(runs)),
+        "missed": misses,
     }
 
 
@@ -129,7 +128,7 @@ def traces_of(job: Job) -> Iterator[Trace]:
         yield trace.scaled(lengths=job.shorter or 1.0)
         return
     for name in job.mixes or (tuple(MIXES) if job.full else ("chat",)):
-        own = 1.0 if job.virtual else SMOKE_SHORTER if job.smoke else MIXES[name].shorter
+        own = SMOKE_SHORTER if job.smoke else 1.0 if job.virtual else MIXES[name].shorter
         yield MIXES[name].trace(name, count, job.seed).scaled(lengths=job.shorter or own)
 
 
@@ -137,48 +136,9 @@ def loads_of(job: Job) -> tuple[float, ...]:
     return job.loads or (SMOKE_LOADS if job.smoke else FULL_LOADS if job.full else LOADS)
 
 
-def table(lines: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as they must be; the first three left, the others right."""
-    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    aligned = (
-        (
-            cell.ljust(width) if place < 3 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(line, wide, strict=True))
-        )
-        for line in lines
-    )
-    return "\n".join("  ".join(cells).rstrip() for cells in aligned)
-
-
-def _row(run: Run) -> tuple[str, ...]:
-    of = run.figures
-    return (
-        run.mix,
-        "at once" if run.load is None else f"{run.load:g}",
-        run.rule,
-        f"{of.requests_per_second:.2f}",
-        f"{of.tokens_per_second:.1f}",
-        _cell(of.ttft),
-        _cell(of.itl, 1000),
-        _cell(of.e2e),
-        f"{of.good:.0%}",
-        f"{of.seats:.0%}",
-        "-" if of.ideal is None else f"{of.ideal:.1%}",
-        f"{of.wasted:.0%}",
-        f"{of.padding:.0%}",
-    )
-
-
-def _cell(times: Percentiles, scale: float = 1.0) -> str:
-    return "/".join("-" if value is None else f"{value * scale:.3g}" for value in (times.p50, times.p99))
-
-
-def _notes(runs: Sequence[Run], gained: dict[str, dict[str, float]]) -> Iterator[str]:
-    yield "Times are p50/p99. Load 1 is what naive static serves of the mix when all comes at once."
-    least = min(gained, key=lambda mix: gained[mix][CONTINUOUS])
-    told = ", ".join(f"{mix} {gain[CONTINUOUS]:.2f}" for mix, gain in gained.items())
-    yield f"tokens/s under overload, {CONTINUOUS} over {NAIVE}: {told}; least: {least}"
-    yield from (f"missed: {said}" for said in missed(runs))
+def _kept(run: Run) -> dict[str, Any]:
+    named = {"mix": run.mix, "load": run.load, "overload": run.overload, "batches": run.rule}
+    return {**named, **_rounded(asdict(run.figures))}
 
 
 def _rounded(value: Any) -> Any:
