@@ -20,6 +20,7 @@ import torch  # noqa: E402
 from fairstep.door import Sampling  # noqa: E402
 from fairstep.kernels.cpu.build import built, usable_levels  # noqa: E402
 from fairstep.kernels.cpu.library import Library  # noqa: E402
+from fairstep.kernels.cpu.memory import zeros  # noqa: E402
 from fairstep.kernels.cpu.pack import BFLOAT16, FORMS  # noqa: E402
 from fairstep.machine import Machine, cpu_flags  # noqa: E402
 from fairstep.model.backend import TorchBackend  # noqa: E402
@@ -84,7 +85,7 @@ def timed(work: Callable[[], object]) -> float:
 
 def limits(library: Library, threads: int, count: int, kind: int = BFLOAT16) -> tuple[float, float]:
     """Gigabytes read and billions of operations in products of a kind a second, the best of some tries."""
-    memory = torch.zeros(READ_BYTES, dtype=torch.uint8)
+    memory = zeros((READ_BYTES,), torch.uint8)
     read = min(timed(lambda: library.read_all(memory.data_ptr(), READ_BYTES, threads)) for _ in range(count))
     kept = torch.zeros(1)
     operations = library.multiply_near(1, kind, 1, kept.data_ptr()) * NEAR_PIECES

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from cpu_libraries import LEVELS, library
+from fairstep.kernels.cpu.memory import StreamMemory
 from fairstep.kernels.cpu.pack import GROUP, PackedLinear, pack_blocks
 from fairstep.model.blocks import KINDS, BlockKind, Blocks, rounded
 
@@ -46,7 +47,7 @@ def multiply(level: str, linear: PackedLinear, x: Tensor, threads: int = 2) -> T
 
 
 def packed(blocks: Blocks, bias: Tensor | None = None) -> PackedLinear:
-    return pack_blocks(blocks.kind, blocks.rows, bias)
+    return pack_blocks(StreamMemory(), blocks.kind, blocks.rows, bias)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -130,7 +131,7 @@ def test_the_smallest_and_largest_numbers_are_products_too(level: str, kind: Blo
 def test_every_weight_and_every_value_of_8_bits_is_multiplied_exactly(level: str) -> None:
     weights = torch.arange(-128, 128, dtype=torch.int8).view(8, 32)
     scale = torch.ones(8, 1, dtype=torch.float16).view(torch.uint8)
-    linear = pack_blocks("Q8_0", torch.cat((scale, weights.view(torch.uint8)), dim=1))
+    linear = pack_blocks(StreamMemory(), "Q8_0", torch.cat((scale, weights.view(torch.uint8)), dim=1))
     x = torch.zeros(1016, 32)
     x[:, 0] = torch.arange(1, 1017) * (1 - 2 * (torch.arange(1016) % 2))
     x[:, 9:11] = torch.tensor([127.0, -127.0])  # the second largest: a scale of one

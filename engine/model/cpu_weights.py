@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..kernels.cpu.library import ACTIVATIONS, CLayer, CLinear, CModel
+from ..kernels.cpu.memory import StreamMemory
 from ..kernels.cpu.pack import PackedLinear, interleaved, pack_blocks, pack_linear
 from .blocks import Blocks
 from .decoder import Tensors
@@ -32,6 +33,7 @@ class CpuWeights:
     ) -> None:
         self._spec = spec
         self._source = Tensors(spec, tensors)
+        self._memory = StreamMemory()
         self._weights = ProductWeights(spec, tensors, blocks or {}, quantize)
         self._kept: list[Tensor | PackedLinear] = [part for layer in kv.layers for part in layer]
         head = self._packed(self._weights.output())
@@ -111,9 +113,9 @@ class CpuWeights:
 
     def _packed(self, weight: Weight, bias: Tensor | None = None) -> CLinear:
         if isinstance(weight, Blocks):
-            packed = pack_blocks(weight.kind, weight.rows, bias)
+            packed = pack_blocks(self._memory, weight.kind, weight.rows, bias)
         else:
-            packed = pack_linear(weight, bias)
+            packed = pack_linear(self._memory, weight, bias)
         self._kept.append(packed)
         return packed.c
 

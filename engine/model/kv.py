@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError
+from ..kernels.cpu.memory import zeros
 from ..stepping.pages import NULL_PAGE
 from .spec import LayerShape
 
@@ -48,7 +49,8 @@ class KVMemory:
         self.page_size = page_size
 
         def block(count: int, kv_heads: int, dim: int) -> Tensor:
-            return torch.zeros(count, pages + 1, kv_heads, page_size, dim, dtype=dtype, device=device)
+            shape = count, pages + 1, kv_heads, page_size, dim
+            return zeros(shape, dtype) if device.type == "cpu" else torch.zeros(shape, dtype=dtype, device=device)
 
         first = layers[0]
         if first.key_dim == first.value_dim and all(layer == first for layer in layers):

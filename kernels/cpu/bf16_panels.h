@@ -6,6 +6,8 @@
 
 #include "panels.h"
 
+constexpr int BYTES_AHEAD = 8192;  // asked for before they are read; a single row is faster without
+
 // Adds to out [R][32] the products of rows with a panel over `inputs` inputs.
 template <int R>
 void bf16_tile(const bf16* panel, const bf16* rows, int stride, int inputs, float (*out)[PANEL]) {
@@ -19,6 +21,8 @@ void bf16_tile(const bf16* panel, const bf16* rows, int stride, int inputs, floa
       for (int c = 0; c < COLUMNS; c++) total[r][c] = load(out[r] + from + 16 * c);
     const bf16* weights = panel + 2 * from;
     for (int k = 0; k < inputs; k += 2, weights += 2 * PANEL) {
+      if (R > 2 && from == 0)
+        for (int line = 0; line < 2; line++) fetch((const char*)weights + BYTES_AHEAD + 64 * line);
       Pairs16 weight[COLUMNS];
 #pragma GCC unroll 2
       for (int c = 0; c < COLUMNS; c++) weight[c] = load_pairs(weights + 32 * c);

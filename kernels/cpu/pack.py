@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from .library import CLinear
+from .memory import StreamMemory
 
 PANEL = 32  # outputs
 GROUP = 32  # inputs
-LINE = 64  # bytes of a cache line
 BFLOAT16 = 0  # panels.h's Kind
 
 
@@ -45,15 +45,16 @@ class PackedLinear:
     bias: Tensor | None
 
 
-def pack_linear(weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
+def pack_linear(memory: StreamMemory, weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
     """weight [outputs, inputs] bfloat16, inputs a multiple of 32; bias [outputs] -> panels of bfloat16 pairs."""
     outputs, inputs = weight.shape
     assert weight.dtype is torch.bfloat16 and inputs % 32 == 0
-    panels = _filled(weight).view(torch.int32).view(-1, PANEL, inputs // 2).transpose(1, 2).contiguous()
+    pairs = _filled(weight).view(torch.int32).view(-1, PANEL, inputs // 2).transpose(1, 2)
+    panels = memory.take(4 * pairs.numel()).view(torch.int32).view(pairs.shape).copy_(pairs)
     return _packed(BFLOAT16, outputs, inputs, panels, bias)
 
 
-def pack_blocks(kind: str, rows: Tensor, bias: Tensor | None = None) -> PackedLinear:
+def pack_blocks(memory: StreamMemory, kind: str, rows: Tensor, bias: Tensor | None = None) -> PackedLinear:
     """rows [outputs, bytes] uint8 as a GGUF file has them, of a kind in FORMS; bias [outputs] -> panels of blocks.
 
     The same numbers in another order: what 32 outputs have of 32 inputs stands together.
@@ -62,7 +63,7 @@ def pack_blocks(kind: str, rows: Tensor, bias: Tensor | None = None) -> PackedLi
     outputs, groups = len(rows), rows.shape[1] // form.size
     blocks = _filled(rows).view(-1, PANEL, groups, form.size)
     halves, weights = blocks.split((2 * form.halves, form.weights), dim=-1)
-    panels = _aligned(len(blocks), groups, PANEL * form.size)
+    panels = memory.take(len(blocks), groups, PANEL * form.size)
     to_halves, to_weights = panels.split((PANEL * 2 * form.halves, PANEL * form.weights), dim=-1)
     # [panels, 32, groups, halves, 2] -> [panels, groups, halves, 32, 2]
     to_halves.unflatten(-1, (form.halves, PANEL, 2)).copy_(halves.unflatten(-1, (-1, 2)).permute(0, 2, 3, 1, 4))
@@ -91,11 +92,3 @@ def _filled(rows: Tensor) -> Tensor:
     if not missing:
         return rows.contiguous()
     return torch.cat((rows, rows.new_zeros(missing, *rows.shape[1:])))
-
-
-def _aligned(*shape: int) -> Tensor:
-    """Bytes that begin at a cache line."""
-    size = torch.Size(shape).numel()
-    memory = torch.empty(size + LINE, dtype=torch.uint8)
-    start = -memory.data_ptr() % LINE
-    return memory[start : start + size].view(shape)
