@@ -1,7 +1,7 @@
 """Engines compared without HTTP, through Python or their own programs: decodes at 1, 8 and 32, prompts, start-up.
 
-Every round starts each engine anew, then they take turns at every cell. Ratios are of one round, and what the machine
-can do is measured in the same run. docs/benchmarks.md tells how others are installed.
+Engines take turns at every cell of every round; in the first rounds each is started anew. Ratios are of one round, and
+what the machine can do is measured in the same run. docs/benchmarks.md tells how others are installed.
 """
 
 import argparse
@@ -49,30 +49,41 @@ class Sizes:
 SMOKE = Sizes(prompt=16, answer=6, counts=(1, 2))
 
 
-def measure(engines: Sequence[Engine], rounds: int, sizes: Sizes) -> dict[str, Rounds]:
-    """By engine: each round's figures."""
+def measure(engines: Sequence[Engine], rounds: int, starts: int, sizes: Sizes) -> dict[str, Rounds]:
+    """By engine: each round's figures. In the first `starts` rounds each is started anew."""
     told: dict[str, Rounds] = {engine.name: [] for engine in engines}
-    for number in range(rounds):
-        turn = number % len(engines)
-        order = [*engines[turn:], *engines[:turn]]
-        row: dict[str, dict[str, float]] = {}
-        running: list[Engine] = []
-        try:
-            for engine in order:
-                row[engine.name] = {"start-up": engine.start()}
-                running.append(engine)
-            for count in sizes.counts:
+    running: list[Engine] = []
+    try:
+        for number in range(rounds):
+            turn = number % len(engines)
+            order = [*engines[turn:], *engines[:turn]]
+            row: dict[str, dict[str, float]] = {engine.name: {} for engine in order}
+            if number < starts:
+                stop(running)
                 for engine in order:
-                    row[engine.name] |= decode(engine, count, sizes, number)
-            for engine in order:
-                row[engine.name]["prefill"] = engine.play(max(sizes.counts), sizes.prompt, 1, number).prefill
-        finally:
-            for engine in running:
-                engine.stop()
-        for name, figures in row.items():
-            told[name].append({column: round(value, 2) for column, value in figures.items()})
-            print(f"round {number + 1}, {name}: {told[name][-1]}", file=sys.stderr)
+                    row[engine.name]["start-up"] = engine.start()
+                    running.append(engine)
+            play(order, number, sizes, row)
+            for name, figures in row.items():
+                told[name].append({column: round(value, 2) for column, value in figures.items()})
+                print(f"round {number + 1}, {name}: {told[name][-1]}", file=sys.stderr)
+    finally:
+        stop(running)
     return told
+
+
+def stop(running: list[Engine]) -> None:
+    while running:
+        running.pop().stop()
+
+
+def play(order: Sequence[Engine], number: int, sizes: Sizes, row: dict[str, dict[str, float]]) -> None:
+    """One round: all engines at each cell, one after another."""
+    for count in sizes.counts:
+        for engine in order:
+            row[engine.name] |= decode(engine, count, sizes, number)
+    for engine in order:
+        row[engine.name]["prefill"] = engine.play(max(sizes.counts), sizes.prompt, 1, number).prefill
 
 
 def decode(engine: Engine, count: int, sizes: Sizes, seed: int) -> dict[str, float]:
@@ -81,14 +92,14 @@ def decode(engine: Engine, count: int, sizes: Sizes, seed: int) -> dict[str, flo
 
 
 def medians(rounds: Rounds) -> dict[str, float]:
-    return {column: round(statistics.median(row[column] for row in rounds), 2) for column in rounds[0]}
+    return {column: round(statistics.median(row[column] for row in rounds if column in row), 2) for column in rounds[0]}
 
 
 def ratios(ours: Rounds, theirs: Rounds, columns: Sequence[str]) -> dict[str, list[float]]:
     """Above 1: ours is better. Median, least and most of rounds."""
     found = {}
     for column in columns:
-        pairs = [(own[column], other[column]) for own, other in zip(ours, theirs, strict=True)]
+        pairs = [(own.get(column), other.get(column)) for own, other in zip(ours, theirs, strict=True)]
         times = [other / own if column == "start-up" else own / other for own, other in pairs if own and other]
         found[column] = [round(pick(times), 2) for pick in (statistics.median, min, max)] if times else []
     return found
@@ -145,6 +156,7 @@ def arguments() -> argparse.Namespace:
     add("--llama", action="append", default=[], metavar="NAME:PRECISION=COMMAND", help=llama.__doc__)
     add("--model", default="smollm2", help="what --own computes (default: %(default)s)")
     add("--rounds", type=int, default=5, help="(default: %(default)s)")
+    add("--starts", type=int, default=2, help="rounds in which each is started anew (default: %(default)s)")
     add("--smoke", action="store_true", help="one short round: does it work at all")
     args = parser.parse_args()
     args.own = args.own or [plain]
@@ -158,7 +170,7 @@ def main() -> None:
     engines = [*(own(each, args.model) for each in args.own), *map(vllm, args.vllm), *map(llama, args.llama)]
     busy_before = os.getloadavg()[0]
     limits = machine_limits(args.model, sizes)
-    told = measure(engines, rounds, sizes)
+    told = measure(engines, rounds, args.starts, sizes)
     first, columns = engines[0].name, sizes.columns
     summed = {name: medians(rows) for name, rows in told.items()}
     print(table(("tokens/s; start-up in s", *columns), lines_of(summed, limits, columns)))

@@ -149,9 +149,10 @@ def _open(pipe: IO[str] | None) -> IO[str]:
 
 
 def own(named: str, model: str) -> Engine:
-    """NAME:PRECISION={options of EngineConfig as JSON}."""
-    name, options = parted(named)
-    return Player(name, "fairstep", [sys.executable], model, options or "{}")
+    """NAME:PRECISION={options of EngineConfig as JSON, and perhaps a model of its own}."""
+    name, words = parted(named)
+    options = json.loads(words or "{}")
+    return Player(name, "fairstep", [sys.executable], options.pop("model", model), json.dumps(options))
 
 
 def vllm(named: str) -> Engine:

@@ -11,7 +11,7 @@ from fairstep.door import Admit, Orders, Report, Result, Sampling, TokenLogprobs
 from fairstep.stepping.cost import Features, StepModel
 from fairstep.stepping.loop import StepLoop
 from fairstep.stepping.plan import NOT_FINITE, Slice, StepOutput, StepPlan
-from fairstep.stepping.scheduler import AUTO_FLOOR, AUTO_TARGET, PROMPT_FLOOR
+from fairstep.stepping.scheduler import AUTO_FLOOR, PROMPT_FLOOR, auto_target
 from fairstep.stepping.settings import StepSettings
 
 VOCAB = 7
@@ -360,7 +360,7 @@ class Books:
             assert plan.target == 0.0
             return
         fixed = self.own.inter_token_target
-        assert plan.target == (AUTO_TARGET * plan.decode_only if fixed is None else fixed)
+        assert plan.target == (auto_target(plan.decode_only) if fixed is None else fixed)
         floor = AUTO_FLOOR if fixed is None else PROMPT_FLOOR
         assert plan.modelled <= plan.target or prompt_tokens <= floor, "the prompt part is over the target"
 

@@ -7,12 +7,11 @@ import pytest
 
 from fairstep import Engine, EngineConfig, SamplingParams
 from fairstep.door import StepRecord
-from fairstep.stepping.scheduler import AUTO_FLOOR
+from fairstep.stepping.scheduler import AUTO_FLOOR, auto_target
 
 pytestmark = pytest.mark.real
 
 PROMPT_TOKENS = 3_000
-TARGET = 2.5
 CLOSE = 1 + 1e-9
 
 
@@ -48,7 +47,7 @@ def test_a_long_prompt_never_stalls_a_running_stream_and_wastes_no_room() -> Non
         assert step.decode_only == pytest.approx(decode_only(step))
         assert step.modelled == pytest.approx(cost(step))
         # before anything of a prompt was measured the first guess may leave room for the floor alone
-        assert step.modelled <= TARGET * step.decode_only * CLOSE or step.prompt_tokens == AUTO_FLOOR
+        assert step.modelled <= auto_target(step.decode_only) * CLOSE or step.prompt_tokens == AUTO_FLOOR
     for step in mixed[:-1]:
-        assert cost(step, more=1) > TARGET * step.decode_only / CLOSE, "room for another prompt token was left unused"
+        assert cost(step, more=1) > auto_target(step.decode_only) / CLOSE, "room for another prompt token was left unused"
     print(f"{PROMPT_TOKENS} prompt tokens in {len(mixed)} steps beside a stream")

@@ -20,7 +20,10 @@ from .sequence import Sequence
 from .settings import StepSettings
 from .slices import decode_slice, prompt_slice
 
-AUTO_TARGET = 2.5  # a step beside decodes may cost this many times what they cost alone
+# A step beside decodes may cost this many times what they cost alone; or so many times while it takes no longer than
+# people notice, SOON seconds: the more tokens at once, the less each costs.
+AUTO_TARGET = 2.5
+SOON_TARGET, SOON = 3.5, 0.05
 # Where the target leaves less, prompts still get this many tokens a step in all, so that none starves. An automatic
 # target can nearly always be met, so one token suffices; a fixed one may be less than the decodes cost alone.
 AUTO_FLOOR = 1
@@ -34,6 +37,11 @@ CONTROL_EVERY = 16
 _age = attrgetter("age")
 _rank = attrgetter("rank")
 _tier = attrgetter("tier")
+
+
+def auto_target(alone: float) -> float:
+    """Seconds that a step may cost whose decodes cost `alone` seconds."""
+    return max(AUTO_TARGET * alone, min(SOON_TARGET * alone, SOON))
 
 
 class StepBudget:
@@ -53,7 +61,7 @@ class StepBudget:
         if not self.features.sequences or self._settings.deterministic:
             return 0.0
         fixed = self._settings.inter_token_target
-        return AUTO_TARGET * self.decode_only if fixed is None else fixed
+        return auto_target(self.decode_only) if fixed is None else fixed
 
     def grant(self, start: int, pending: int, least: int = 0, *, tells: bool = False) -> int:
         """Prompt tokens that a slice from `start` may have, of `pending`; 0 if it must wait for another step.

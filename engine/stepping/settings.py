@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class StepSettings:
     """step_tokens: most tokens a step; seats: most running sequences; pages: page ids 1..pages are usable (0 is the
     null page). chunk: most prompt tokens of one sequence a step; under `deterministic` prompts are cut exactly at its
-    multiples. inter_token_target: seconds, None for AUTO_TARGET times the decode-only cost. context: longest sequence.
+    multiples. inter_token_target: seconds, None for the scheduler's auto_target. context: longest sequence.
     rope_edge: the length from which rotary scaling depends on the length; 0: it never does. rope_switches: past the
     edge all positions of a sequence change, so one that outgrows it is computed anew (longrope); else each position
     keeps the scaling it was computed with (dynamic).
