@@ -1,11 +1,11 @@
-"""The asynchronous engine: one front on the event loop, one worker behind the door (a process, or a thread).
+"""The asynchronous engine: one front on the event loop, workers behind the door (processes, or one in a thread).
 
 Everything but loading and tokenizing runs on the loop, in short turns; nothing here computes.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 from weakref import WeakValueDictionary
@@ -15,9 +15,18 @@ from .admission.forecast import Prospect
 from .admission.limits import Need
 from .clock import Clock, MonotonicClock
 from .config import EngineConfig
-from .door import Failed, Message, Progress, Ready, Report, StepRecord, Stop
+from .crew import Crew
+from .door import Ready, Report, StepRecord
 from .engine import Prompt, quiet
-from .errors import ConfigError, ContextTooLong, EngineClosed, EngineDead, FairstepError, ModelError
+from .errors import (
+    ConfigError,
+    ContextTooLong,
+    EngineClosed,
+    EngineDead,
+    EngineRecovering,
+    FairstepError,
+    ModelError,
+)
 from .front import Front
 from .front_setup import least_of, make_front
 from .links import Build, Link, ProcessLink, ThreadLink
@@ -26,10 +35,12 @@ from .metrics import Metrics
 from .request import Completion, Delta, Place, Request, SamplingParams, Usage
 from .stats import Live, Stats
 from .streams import PromptStream, Stream
+from .supervisor import Death
 from .tenants import Tenants, TenantTerms
 from .text.tokenizer import Tokenizer, load_tokenizer
 from .text_thread import SHORT_TEXT, TextThread, characters
 from .worker import ProgressCall, build
+from .workforce import FIRST
 
 NOT_STARTED = "the engine has not started"
 CLOSED = "the engine was closed"
@@ -43,8 +54,9 @@ class AsyncEngine:
     ...     async for delta in engine.stream("The sky is", SamplingParams(max_tokens=8)):
     ...         print(delta.text, end="", flush=True)
 
-    The worker is a process of its own; `in_process=True` runs it in a thread, which is slower beside other Python
-    code (see ThreadLink). model, config, progress, tenants: as Engine. Raises ModelError or ConfigError from start().
+    Workers are processes of their own, config.workers of them; one that dies is started again, and what it computed
+    goes on. `in_process=True` runs one in a thread instead, which is slower beside other Python code (see ThreadLink)
+    and has one life. model, config, progress, tenants: as Engine. Raises ModelError or ConfigError from start().
     """
 
     def __init__(
@@ -60,19 +72,31 @@ class AsyncEngine:
         tokenizer: Tokenizer | None = None,
         tenants: Tenants | None = None,
         build_worker: Build = build,
+        new_link: Callable[[], Link] | None = None,
     ) -> None:
         self.config = (config or EngineConfig()).resolved(Machine.found())
+        self._clock = clock or MonotonicClock()
         self.model_name = model_name or model
         self.metrics = metrics or Metrics(model_name=self.model_name)
         self.failure: str | None = NOT_STARTED
         self.seconds: dict[str, float] = {}
         self._model = model
         self._progress = progress
-        self._clock = clock or MonotonicClock()
         self._tokenizer = tokenizer
-        self._link: Link = ThreadLink(build_worker) if in_process else ProcessLink()
+        if in_process and self.config.workers > 1:
+            raise ConfigError(f"workers is {self.config.workers}, but in_process has the only one in a thread")
+        self._crew = Crew(
+            new_link or ((lambda: ThreadLink(build_worker)) if in_process else ProcessLink),
+            self.config.workers,
+            self,
+            now=self._clock.now,
+            timeout=self.config.worker_timeout,
+            restarts=not in_process,
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready: asyncio.Future[Ready] | None = None
+        self._infos: dict[int, Ready] = {}  # of workers that are ready, by number
+        self._last_death = ""
         self._front: Front | None = None
         # weak: a stream that its reader has lost must be collected, which cancels it
         self._streams: WeakValueDictionary[str, Stream] = WeakValueDictionary()
@@ -91,7 +115,7 @@ class AsyncEngine:
         self._loop = asyncio.get_running_loop()
         self._ready = self._loop.create_future()
         try:
-            await self._link.start(self._model, self.config, self._on_message, self._on_end)
+            await self._crew.start(self._model, self.config)
             if self._tokenizer is None:
                 self._tokenizer = await asyncio.to_thread(load_tokenizer, self._model)
             self.seconds["tokenizer"] = self._clock.now() - began
@@ -106,13 +130,15 @@ class AsyncEngine:
             raise
         self.seconds["ready"] = self._clock.now() - began
         self._front = make_front(self.config, info, self._tokenizer, self.metrics, self._tenants)
+        for number in self._infos.keys() - {FIRST}:  # the first is the one that the front begins with
+            self._front.join(number, self._infos[number])
         self.failure = None
 
     async def stop(self) -> None:
         """End what is under way with an error, then the worker. Harmless when stopped."""
         self._fail(CLOSED)
         self._texts.close()
-        await self._link.stop()
+        await self._crew.stop()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -235,9 +261,17 @@ class AsyncEngine:
         """Raise EngineClosed or EngineDead with the reason if the engine cannot serve."""
         self._alive()
 
+    def check_ready(self) -> None:
+        """Raise as check_alive(), and EngineRecovering while no worker is ready."""
+        self._alive()
+        if not self._crew.size:
+            seconds = min((at - self._clock.now() for at in self._crew.coming), default=0.0)
+            told = f"{self._last_death}; another worker is being started"
+            raise EngineRecovering(told, retry_after=max(1.0, seconds))
+
     @property
     def info(self) -> Ready:
-        """What the worker loaded."""
+        """What the first worker loaded."""
         return self._started().info
 
     @property
@@ -261,6 +295,10 @@ class AsyncEngine:
         """A request was turned away before it was submitted: for the statistics. None: nobody knows whose, or what."""
         if self._front is not None:
             self._front.refused(terms, error, need, self._clock.now())
+
+    def replayed(self) -> None:
+        """A request was told the answer of an earlier one, and never came here: for the statistics."""
+        self.metrics.requests.replayed()
 
     def stats(self) -> Stats:
         """All that was counted and what is going on, as a value: what render_metrics() writes."""
@@ -289,8 +327,7 @@ class AsyncEngine:
             return
         now = self._clock.now()
         self._deliver(self._front.expire(now))
-        if (orders := self._front.orders(now)) is not None:
-            self._link.send(orders)
+        self._crew.send(self._front.dispatch(now))
         self._set_alarm(now)
 
     def _set_alarm(self, now: float) -> None:
@@ -325,36 +362,59 @@ class AsyncEngine:
             if (stream := self._streams.get(delta.request_id)) is not None:
                 stream.deliver(delta)
 
-    def _on_message(self, message: Message) -> None:
-        try:
-            self._take(message)
-        except Exception as error:  # a bug of ours: better told to all than hanging them
-            log.exception("the front failed")
-            self._on_end(f"the front failed: {type(error).__name__}: {error}")
-            self._link.send(Stop())
+    # --- what workers say
 
-    def _take(self, message: Message) -> None:
-        match message:
-            case Report() if self._front is not None and self.failure is None:
-                self._deliver(self._front.receive(message, self._clock.now()))
-                self._send_orders()
-            case Progress(what, fraction):
-                self._tell_progress(what, fraction)
-            case Ready() if self._ready is not None and not self._ready.done():
-                self._ready.set_result(message)
-            case Failed(kind, text) if self._ready is not None and not self._ready.done():
-                self._ready.set_exception(ConfigError(text) if kind == ConfigError.code else ModelError(text))
-
-    def _tell_progress(self, what: str, fraction: float) -> None:
+    def on_loading(self, what: str, fraction: float) -> None:
         try:
             self._progress(what, fraction)
         except Exception:  # whoever shows it: loading goes on
             log.warning("progress could not be shown", exc_info=True)
 
-    def _on_end(self, reason: str) -> None:
+    def on_ready(self, number: int, info: Ready, seconds: float) -> None:
+        self._infos[number] = info
+        self.metrics.failures.loaded(seconds)
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(info)
+        self._act(lambda front: front.join(number, info))
+
+    def on_report(self, number: int, report: Report) -> None:
+        self._act(lambda front: self._deliver(front.receive(report, self._clock.now(), number)))
+
+    def on_death(self, death: Death) -> None:
+        self._last_death = death.reason
+        if death.number is not None:
+            del self._infos[death.number]
+            self.metrics.failures.died(hung=death.hung)
         if self._front is None:
-            reason = f"{reason} while it loaded {self._model}"
-        self._fail(reason)
+            self._fail_start(death)
+        elif not self._crew.size and not self._crew.coming:
+            self._fail(death.reason)
+        else:
+            self._act(lambda front: self._lose(front, death))
+
+    def _lose(self, front: Front, death: Death) -> None:
+        if death.number is not None:
+            self._deliver(front.lose(death.number, death.reason, self._clock.now()))
+
+    def _fail_start(self, death: Death) -> None:
+        """A worker could not load, or died before anybody was served."""
+        if death.failed is not None and self._ready is not None and not self._ready.done():
+            kind = ConfigError if death.failed.kind == ConfigError.code else ModelError
+            self._ready.set_exception(kind(death.failed.message))
+        self._fail(f"{death.reason} while it loaded {self._model}")
+
+    def _act(self, act: Callable[[Front], None]) -> None:
+        """Let the front take what a worker says, and order what follows from it."""
+        if self._front is None or self.failure is not None:
+            return
+        try:
+            self._front.expect(self._crew.coming)
+            act(self._front)
+            self._send_orders()
+        except Exception as error:  # a bug of ours: better told to all than hanging them
+            log.exception("the front failed")
+            self._fail(f"the front failed: {type(error).__name__}: {error}")
+            self._crew.quit()
 
     def _fail(self, reason: str) -> None:
         if self._ready is not None and not self._ready.done():

@@ -70,6 +70,11 @@ class Batches:
             self._sent_at = None
         self.idle.set(self.is_idle, now)
 
+    def lose(self, now: float) -> None:
+        """The worker is gone, and its batch with it; another one begins with nothing."""
+        self._sent_at, self._answered = None, True
+        self.idle.set(False, now)
+
     def last_start(self, deadline: float) -> float:
         """The first instant at which who waits can't meet a deadline any more."""
         return nextafter(deadline - self.least, inf)

@@ -18,8 +18,10 @@ from .text.stream import Piece, TextStream
 
 @dataclass(slots=True)
 class Entry:
-    """A request's progress as the front sees it. `attempt` 0: never sent; `sent`: the worker holds it now.
+    """A request's progress as the front sees it. `attempt` 0: never sent; `sent`: it has a seat, or was sent for one.
 
+    worker: the number of the worker that holds it; None: none does, also where its worker died and it is to be tried
+    again, and keeps its seat in the books.
     special_stops: stop strings that are special tokens, by id. group: the leader's sequence number, for siblings and
     the leader alike; 0: no siblings. started: this attempt's first tokens are computed.
     meter: where its tenant is counted. entered: when it began to wait, and idle_then: how long the worker had been idle
@@ -37,6 +39,7 @@ class Entry:
     group: int = 0
     attempt: int = 0
     sent: bool = False
+    worker: int | None = None
     started: bool = False
     outputs: list[int] = field(default_factory=list)
     cached: int = 0
@@ -82,10 +85,10 @@ class Entry:
     def usage(self) -> Usage:
         return Usage(len(self.request.prompt_ids), self.text.count, self.cached)
 
-    def admit(self) -> Admit:
-        """The next attempt. It asks for the prompt's log probabilities only while some are missing."""
+    def admit(self, worker: int) -> Admit:
+        """The next attempt, in a worker. It asks for the prompt's log probabilities only while some are missing."""
         self.attempt += 1
-        self.sent = True
+        self.sent, self.worker = True, worker
         request = self.request
         return Admit(
             seq=self.ticket.seq,
@@ -101,6 +104,11 @@ class Entry:
             salt=self.terms.salt,
             group=self.group,
         )
+
+    def go_on(self) -> Delta | None:
+        """What was drawn before is told again."""
+        self.outputs.extend(self.request.drawn)
+        return self.tell(self.text.push(self.request.drawn))
 
     def take(self, result: Result) -> Piece:
         """Enter what a Result brings; the text that can be shown by now."""

@@ -6,6 +6,9 @@ FairstepError
 │   ├── ContextTooLong      prompt, or prompt plus max_tokens, can never fit           (400)
 │   ├── TemplateError       the chat template refused the messages                     (400)
 │   └── DeadlineImpossible  not even an idle server could meet the deadline            (400)
+├── Conflict            what is asked does not go with what is there                   (409)
+│   └── KeyInUse            what its idempotency key stands for is not answered yet
+├── KeyReused           its idempotency key stands for another request                 (422)
 ├── Unauthorized        no key, or one that is not known                               (401)
 ├── UnknownModel        no such model is served                                        (404)
 ├── TenantLimited       the tenant's own limits refuse it                              (429)
@@ -20,6 +23,10 @@ FairstepError
 ├── StoreFailed         a count could not be kept                                      (503)
 ├── EngineClosed        not started, or closed                                           (503)
 ├── EngineDead          the worker ended; the message says how                         (503)
+├── EngineRecovering    no worker is ready: one is being started                       (503)
+├── WorkerLost          the worker ended, and the request was not tried again          (503)
+├── RequestIsolated     what computed this request alone failed                        (500)
+├── RequestQuarantined  the same request failed so a short while ago                   (422)
 ├── ModelError          a model cannot be loaded: what is wrong and where              (exit 1)
 └── ConfigError         a setting is wrong: names the key, the value and what to do    (exit 2)
 """
@@ -72,6 +79,27 @@ class DeadlineImpossible(InvalidRequest):
     """The deadline leaves less time than the request would take on an idle server, or none at all."""
 
     code = "deadline_impossible"
+    should_retry = False
+
+
+class Conflict(FairstepError):
+    """What is asked does not go with the state that things are in; the message says which."""
+
+    code = "conflict"
+    should_retry: bool | None = False
+
+
+class KeyInUse(Conflict):
+    """The request that this idempotency key stands for has not been answered yet."""
+
+    code = "idempotency_key_in_use"
+    should_retry: bool | None = True
+
+
+class KeyReused(FairstepError):
+    """The idempotency key stands for another request: another body, or another model revision."""
+
+    code = "idempotency_key_reused"
     should_retry = False
 
 
@@ -164,6 +192,32 @@ class EngineDead(FairstepError):
     code = "engine_dead"
 
 
+class EngineRecovering(FairstepError):
+    """No worker is ready now, and one is being started; the message says what became of the last."""
+
+    code = "engine_recovering"
+
+
+class WorkerLost(FairstepError):
+    """The worker that computed the request ended, and too many had to be tried again of late."""
+
+    code = "worker_lost"
+
+
+class RequestIsolated(FairstepError):
+    """A step, or a worker, failed with this request and no other: it is not tried again, and refused for a while."""
+
+    code = "request_failed_isolated"
+    should_retry = False
+
+
+class RequestQuarantined(FairstepError):
+    """The same request of the same tenant was isolated a short while ago."""
+
+    code = "request_quarantined"
+    should_retry = False
+
+
 class ModelError(FairstepError):
     """A model cannot be loaded: the message says what is wrong and in which file."""
 
@@ -174,3 +228,11 @@ class ConfigError(FairstepError, ValueError):
     """A setting is wrong: the message names the key, the value and what to do."""
 
     code = "config_error"
+
+
+def told_as(code: str | None, message: str) -> FairstepError:
+    """The error that ended a request, from what its last Delta says."""
+    for kind in (WorkerLost, RequestIsolated, EngineDead, EngineClosed):
+        if kind.code == code:
+            return kind(message)
+    return FairstepError(message)

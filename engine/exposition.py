@@ -46,6 +46,7 @@ def text_of(stats: Stats, prefix: str) -> bytes:
     page = _Page(prefix, stats.model_name)
     _requests(page, stats)
     _steps(page, stats)
+    _failures(page, stats)
     _ledger(page, stats)
     _tiers(page, stats.tiers)
     _tenants(page, stats.tenants)
@@ -121,6 +122,7 @@ def _requests(page: _Page, stats: Stats) -> None:
     page.histogram("request_prompt_tokens", "Prompt tokens of an ended request.", of.prompt_size)
     page.histogram("request_generation_tokens", "Tokens of an ended request's answer.", of.answer_size)
     page.histogram("request_params_max_tokens", "Most output tokens, as accepted.", of.most_tokens)
+    page.counter("requests_replayed_total", "Requests told another's answer, by idempotency key.", of.replayed)
     page.counter("prompt_tokens_total", "Prompt tokens of accepted requests.", of.prompt_tokens)
     page.counter("generation_tokens_total", "Output tokens received from the worker.", of.output_tokens)
 
@@ -139,6 +141,19 @@ def _steps(page: _Page, stats: Stats) -> None:
     page.counter("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", of.prefix_looked_up)
     page.counter("prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", of.prefix_found)
     page.counter("stale_results_total", "Results dropped: of an attempt no longer current.", of.stale_results)
+    page.counter("dropped_tokens_total", "Computed for sequences that had ended, by steps ahead.", of.dropped_tokens)
+
+
+def _failures(page: _Page, stats: Stats) -> None:
+    live, of = stats.live, stats.failures
+    page.gauge("workers_ready", "Workers that compute.", live.workers)
+    page.gauge("workers_loading", "Workers that are being started.", live.loading)
+    page.histogram("worker_load_seconds", "Start of a worker until it is ready.", of.loads)
+    page.counter("worker_deaths_total", "Workers that ended and were not told to.", of.deaths)
+    page.counter("worker_hangs_total", "Of these, ended because no Report came.", of.hung)
+    page.counter("requests_retried_total", "Requests to be computed again after a worker's death.", of.retried)
+    page.counter("requests_isolated_total", "Requests that alone brought a step or a worker down.", of.isolated)
+    page.gauge("retry_budget", "Requests that may be computed again.", of.retries_left)
 
 
 def _ledger(page: _Page, stats: Stats) -> None:

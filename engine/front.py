@@ -1,4 +1,4 @@
-"""The front: the request table and what joins it to a worker's door. Decides who goes next, never how it is computed.
+"""The front: the request table and what joins it to the workers' doors. It decides who goes next, never how.
 
 Pure: it is handed instants and Reports and gives Orders and Deltas; no torch, HTTP, asyncio or clock. Each request
 ends exactly once. Results of an attempt that is no longer current are dropped and counted.
@@ -13,32 +13,35 @@ from .admission.deadlines import Deadlines
 from .admission.forecast import Prospect
 from .admission.limits import Need
 from .batches import Batches
-from .door import Admit, Gauges, Orders, Ready, Report, Result, StepRecord
+from .door import Orders, Ready, Report, Result, StepRecord
 from .entry import Entry
-from .errors import DeadlineExceeded, FairstepError, InvalidRequest
-from .expiries import Expiries
+from .errors import DeadlineExceeded, FairstepError, InvalidRequest, RequestIsolated, RequestQuarantined
 from .fairness.fair_room import FairRoom
 from .fairness.ticket import Ticket
 from .intake import Intake, Speech
 from .metrics import Metrics
 from .outlook import Outlook
+from .recovery import ATTEMPTS
 from .request import Delta, FinishReason, Request
-from .seats import Seats
 from .siblings import Siblings
+from .stations import Station
 from .stats import OTHER, Live, Stats
 from .step_shares import micros_of
 from .tenants import Tenants, TenantTerms
 from .text.stream import Piece
+from .time_limits import TimeLimits, why_late
+from .workforce import FIRST, Workforce
 
 STEPS_KEPT = 1024
 NOTHING = Piece("", ())
 
 
 class Front:
-    """Request table, waiting room and the books of one worker.
+    """Request table, waiting room and the books of the workers, of which there is one to begin with.
 
-    tenants: the terms of requests that bring none; see use(). shared: tenants keep to their shares while they run, and
-    yield for each other. batches: what waits leaves by these alone.
+    info: of that one, and what requests are measured by. attempts: see Recovery. tenants: the terms of requests that
+    bring none; see use(). shared: tenants keep to their shares while they run, and yield for each other. batches: what
+    waits leaves by these alone.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Front:
         tenants: Tenants | None = None,
         shared: bool = False,
         batches: Batches | None = None,
+        attempts: int = ATTEMPTS,
     ) -> None:
         self.info = info
         self.steps: deque[StepRecord] = deque(maxlen=STEPS_KEPT)
@@ -60,17 +64,24 @@ class Front:
         self._intake = Intake(info, tokenizer, draw_seed)
         self._siblings = Siblings()
         self._batches = batches
-        self._seats = Seats(room, info, self._pages, self._may, shared=shared, static=batches is not None)
-        self._measures = room.billing.cost.kind == "adaptive"
-        self._expiries = Expiries()
-        self._outlook = Outlook(room, info, shared=shared)
-        self._sent_of: Counter[str] = Counter()  # sequences in the worker, by tenant
         self._entries: dict[int, Entry] = {}  # by sequence number
+        self._workers = Workforce(
+            room,
+            info,
+            self._entries,
+            self._pages,
+            self._may,
+            shared=shared,
+            static=batches is not None,
+            attempts=attempts,
+        )
+        self._seats = self._workers.seats
+        self._measures = room.billing.cost.kind == "adaptive"
+        self._outlook = Outlook(room, info, shared=shared)
+        self._limits = TimeLimits(self._entries, self._outlook, batches)
+        self._sent_of: Counter[str] = Counter()  # sequences in the worker, by tenant
         self._seq_of: dict[str, int] = {}  # by request id
-        self._cancels: list[tuple[int, int]] = []
         self._running = 0  # entries that have started
-        self._orders = 0
-        self._gauges = Gauges(pages_total=info.pages)
 
     @property
     def tenants(self) -> Tenants:
@@ -90,12 +101,14 @@ class Front:
         self._seats.room.set_least(least)
 
     def submit(self, *requests: Request, now: float) -> list[Delta]:
-        """Let requests wait, all or none of them; the Deltas of those that have ended by now (max_tokens 0).
+        """Let requests wait, all or none of them; the Deltas of those that have ended by now (max_tokens 0)
+        or go on with what was drawn before.
 
         A request with a leader waits for that one's first token. Raises InvalidRequest or ContextTooLong if one can
-        never be served as asked.
+        never be served as asked, RequestQuarantined if its like has just brought down what computed it.
         """
         self._intake.check(requests)
+        self._check_quarantine(requests, now)
         entries = [self._entry(request) for request in requests]
         ended = [self._enter(entry, now) for entry in entries]
         return [delta for delta in ended if delta is not None]
@@ -119,8 +132,8 @@ class Front:
         return self._end(entry, "cancelled", now, entry.text.finish())
 
     def fail_all(self, message: str, now: float) -> list[Delta]:
-        """End every request with an error: the worker is gone."""
-        self._gauges = Gauges(pages_total=self.info.pages)
+        """End every request with an error: nobody computes any more."""
+        self._workers.stations.forget_gauges()
         return [self._end(entry, "error", now, error=message) for entry in list(self._entries.values())]
 
     def expire(self, now: float) -> list[Delta]:
@@ -128,15 +141,12 @@ class Front:
 
         To be called before orders() of the same instant.
         """
-        due = [self._entries[seq] for seq in self._expiries.due(now)]
-        for entry in due:
-            self._set_expiry(entry)  # steps that were shorter meanwhile may leave it some time
-        return [self._expire(entry, now) for entry in due if (at := self._expires_at(entry)) is not None and at <= now]
+        return [self._expire(entry, now) for entry in self._limits.due(now)]
 
     @property
     def next_expiry(self) -> float | None:
         """When expire() has something to do next; None: never, as things are."""
-        return self._expiries.next_at
+        return self._limits.next_at
 
     @property
     def next_wake(self) -> float | None:
@@ -147,42 +157,77 @@ class Front:
 
     # --- the door
 
+    def join(self, worker: int, info: Ready) -> None:
+        """A worker is ready. Its number is new: a dead one's is never used again."""
+        self._workers.join(worker, info)
+        self._outlook.resize(self._workers.stations.whole)
+
+    def lose(self, worker: int, reason: str, now: float) -> list[Delta]:
+        """A worker is gone. What it held is computed anew with its old place; the last Deltas of those that are not."""
+        held = [entry for entry in self._entries.values() if entry.worker == worker]
+        refused = self._workers.lose(worker, reason)
+        if refused is None:
+            return []
+        if self._batches is not None:
+            self._batches.lose(now)
+        self._outlook.resize(self._workers.stations.whole)
+        for entry in held:
+            self._running -= entry.started
+            entry.started = False
+        self._metrics.failures.retried(len(held) - len(refused))
+        return [self._give_up(entry, refusal.code, refusal.error, now) for entry, refusal in refused]
+
+    def expect(self, coming: Sequence[float]) -> None:
+        """Workers are being started, which are expected to be ready at these instants."""
+        self._workers.trials.coming = len(coming)
+        self._outlook.coming = tuple(coming)
+
     def orders(self, now: float, most: int | None = None) -> Orders | None:
-        """What the worker should do next, or None if nothing new.
+        """What the first worker should do next, or None if nothing new.
 
         most: admit no more than so many (another's batch gate).
         """
-        number = self._orders + 1
+        return self.dispatch(now, most).get(FIRST)
+
+    def dispatch(self, now: float, most: int | None = None) -> dict[int, Orders]:
+        """What each worker should do next; nothing for those that have nothing new to do."""
         if self._batches is not None:
             waiting = (entry.request for entry in self._entries.values() if not entry.sent)
             most = self._batches.release(waiting, now)
-        admits = self._admissions(number, now, most)
-        returns = tuple((seq, self._entries[seq].attempt) for seq in self._seats.give_back())
-        cancels = tuple(self._cancels)
-        if not admits and not cancels and not returns:
-            return None
-        self._orders = number
-        self._cancels.clear()
-        if self._batches is not None:
-            self._batches.send(len(admits), now)
-        return Orders(number=number, cancel=cancels, give_back=returns, admit=tuple(admits))
+        suspects = self._workers.suspects()
+        for entry, station in suspects:
+            self._send(entry, station, now)
+        admitted = len(suspects) + self._admit_waiting(now, most)
+        for seq in self._seats.give_back():
+            self._workers.call_back(seq)
+        orders = self._workers.orders()
+        if self._batches is not None and orders:
+            self._batches.send(admitted, now)
+        return orders
 
-    def receive(self, report: Report, now: float) -> list[Delta]:
-        """Take a worker's Report; what it adds to each request, in its order."""
-        self._seats.report(report)
+    def receive(self, report: Report, now: float, worker: int = FIRST) -> list[Delta]:
+        """Take a worker's Report; what it adds to each request, in its order.
+
+        One that comes again, or from a worker that is gone, is dropped and its results are counted.
+        """
+        station = self._workers.stations.get(worker)
+        if station is None or not station.is_new(report):
+            self._metrics.steps.stale(len(report.results))
+            return []
+        station.report(report)
         self._outlook.report(report, now)
-        self._gauges = report.gauges
         if self._batches is not None:
-            self._batches.report(report, self._orders, now)
+            self._batches.report(report, station.ordered, now)
         if report.step is not None:
             self.steps.append(report.step)
+            self._seats.stepped()
             self._metrics.steps.step(report.step)
             self._metrics.load.look(self._outlook.rate, now)
         micros = micros_of(report.step) if self._measures and report.step else {}
         deltas = []
         for result in report.results:
             entry = self._entries.get(result.seq)
-            if entry is None or not entry.sent or entry.attempt != result.attempt:
+            if entry is None or entry.worker != worker or entry.attempt != result.attempt:
                 self._metrics.steps.stale(1)
             elif (delta := self._take(entry, result, now, micros.get((result.seq, result.attempt), 0))) is not None:
                 deltas.append(delta)
@@ -211,15 +256,19 @@ class Front:
         if self._batches is not None:
             waiting = len(self._entries) - self._sent_of.total()
             return self._batches.prospect(waiting, now)
-        return self._outlook.prospect(need, terms, deadlines, now, priority=priority, free=self._seats.free)
+        return self._outlook.prospect(need, terms, deadlines, now, priority=priority, free=self._workers.stations.free)
 
     def live(self) -> Live:
         """The state now, for gauges: read when asked, so that it cannot freeze."""
+        stations = self._workers.stations
+        pages = sum(station.gauges.pages_total for station in stations)
         return Live(
             running=self._running,
             waiting=len(self._entries) - self._running,
-            kv_usage=self._gauges.pages_used / max(1, self._gauges.pages_total),
-            pages_total=self._gauges.pages_total,
+            kv_usage=sum(station.gauges.pages_used for station in stations) / max(1, pages),
+            pages_total=pages,
+            workers=len(stations),
+            loading=self._workers.trials.coming,
         )
 
     def stats(self, now: float) -> Stats:
@@ -227,7 +276,13 @@ class Front:
         arrival = lambda seq: self._entries[seq].request.arrival  # noqa: E731
         room, outlook = self._seats.room, self._outlook
         return self._metrics.stats(
-            self.live(), room, arrival=arrival, price=outlook.queued, capacity=outlook.rate, now=now
+            self.live(),
+            room,
+            arrival=arrival,
+            price=outlook.queued,
+            capacity=outlook.rate,
+            retries_left=self._workers.recovery.budget.left,
+            now=now,
         )
 
     def seq_of(self, request_id: str) -> int | None:
@@ -237,7 +292,7 @@ class Front:
     def check(self) -> None:
         """Assert that table, ids, waiting room and siblings agree."""
         sent = {seq for seq, entry in self._entries.items() if entry.sent}
-        self._seats.check(sent)
+        self._workers.check(sent)
         self._outlook.check(self._entries.keys() - sent, sent)
         assert Counter(self._entries[seq].request.tenant for seq in sent) == self._sent_of, "running is miscounted"
         assert {e.request.id: s for s, e in self._entries.items()} == self._seq_of
@@ -250,6 +305,11 @@ class Front:
 
     # --- inside
 
+    def _check_quarantine(self, requests: Sequence[Request], now: float) -> None:
+        for request in requests:
+            if left := self._workers.recovery.quarantine.left(request, now):
+                raise RequestQuarantined("the same request failed alone a short while ago", left)
+
     def _entry(self, request: Request) -> Entry:
         """A new record, in no book yet."""
         if request.id in self._seq_of:
@@ -259,13 +319,13 @@ class Front:
         return self._intake.entry(request, terms, self._metrics.tenants.of(request.tenant), follows=follows)
 
     def _enter(self, entry: Entry, now: float) -> Delta | None:
-        """Enter a record in every book; its last Delta if there is nothing to compute."""
+        """Enter a record in every book; its last Delta if there is nothing to compute, or what was drawn before."""
         request, sampling, seq = entry.request, entry.sampling, entry.ticket.seq
         self._entries[seq] = entry
         self._seq_of[request.id] = seq
         entry.entered, entry.idle_then = now, self._idle_seconds(now)
         self._outlook.wait(entry.ticket, len(request.prompt_ids), now)
-        self._set_expiry(entry)
+        self._limits.set(entry)
         self._metrics.accepted(entry, self._seats.room.billing.price(entry.ticket), now)
         leader = self._entries.get(self._seq_of.get(request.leader or "", 0))
         if leader is not None:
@@ -276,7 +336,7 @@ class Front:
             self._seats.add(entry.ticket)
         if sampling.max_tokens == 0 and sampling.prompt_logprobs < 0:
             return self._end(entry, "length", now)
-        return None
+        return entry.go_on() if request.drawn else None
 
     def _let_in(self, seqs: Sequence[int], *, leads: bool = False) -> None:
         """Siblings go into the waiting room, with their place by arrival: their leader's prompt is computed.
@@ -298,21 +358,24 @@ class Front:
         most = self._entries[ticket.seq].terms.max_running
         return most is None or self._sent_of[ticket.tenant] < most
 
-    def _admissions(self, number: int, now: float, most: int | None) -> list[Admit]:
-        admits: list[Admit] = []
-        while len(admits) != most and (ticket := self._seats.next()) is not None:
-            self._seats.take(ticket, number)
+    def _admit_waiting(self, now: float, most: int | None) -> int:
+        """Send whom the waiting room gives, as far as there is room; how many."""
+        count = 0
+        while count != most and (ticket := self._seats.next()) is not None:
+            entry = self._entries[ticket.seq]
+            leader = self._entries.get(entry.group)
+            station = self._seats.take(ticket, leader.worker if leader else None)
             self._sent_of[ticket.tenant] += 1
             self._outlook.begin(ticket.seq, now)
-            admits.append(self._admit(self._entries[ticket.seq], now))
-        return admits
+            self._send(entry, station, now)
+            count += 1
+        return count
 
-    def _admit(self, entry: Entry, now: float) -> Admit:
+    def _send(self, entry: Entry, station: Station, now: float) -> None:
         if entry.attempt == 0:
             self._metrics.began(entry, self._idle_seconds(now), now)
-        admit = entry.admit()
-        self._set_expiry(entry)
-        return admit
+        self._workers.send(entry, station)
+        self._limits.set(entry)
 
     def _take(self, entry: Entry, result: Result, now: float, micros: int) -> Delta | None:
         self._count(entry, result, now)
@@ -321,12 +384,17 @@ class Front:
         piece = entry.take(result)
         self._seats.grow(result.seq, ends=entry.ends_next)
         if result.tokens:
-            self._set_expiry(entry)
+            self._limits.set(entry)
             self._let_in(self._siblings.computed(entry.ticket.seq))
+        if result.tokens or result.outcome is not None:
+            self._workers.recovery.suspects.prove(entry.ticket.seq)
         if piece.stopped is not None:
             return self._end(entry, "stop", now, piece, stop_reason=piece.stopped, held=result)
         if result.outcome == "yielded" or result.outcome == "preempted":  # mypy narrows this form
             self._wait_again(entry, preempted=result.outcome == "preempted")
+        elif result.isolated:
+            told = f"{result.error}; this request alone fails, and is refused for a while"
+            return self._give_up(entry, RequestIsolated.code, told, now, held=result)
         elif result.outcome is not None:
             tail = entry.text.finish()
             whole = Piece(piece.text + tail.text, piece.token_ids + tail.token_ids)
@@ -375,41 +443,32 @@ class Front:
         self._running -= entry.started
         entry.sent = entry.started = False
         self._leave_worker(entry)
+        self._workers.recovery.wait_again(entry.ticket.seq)
         self._seats.back(entry.ticket)
         self._outlook.back(entry.ticket)
-        self._set_expiry(entry)
+        self._limits.set(entry)
         if preempted:
             self._metrics.steps.preempted(1)
         elif entry.computed:
             entry.meter.yielded()
 
-    def _leave_worker(self, entry: Entry) -> None:
+    def _give_up(self, entry: Entry, code: str, error: str, now: float, held: Result | None = None) -> Delta:
+        """It is not tried again."""
+        if code == RequestIsolated.code:
+            self._workers.recovery.quarantine.put(entry.request, now)
+            self._metrics.failures.isolated()
+        return self._end(entry, "error", now, entry.text.finish(), error=error, code=code, held=held)
+
+    def _leave_worker(self, entry: Entry, *, cancels: bool = False) -> None:
+        self._workers.leave(entry, cancels=cancels)
         tenant = entry.request.tenant
         self._sent_of[tenant] -= 1
         if not self._sent_of[tenant]:
             del self._sent_of[tenant]
 
-    def _expires_at(self, entry: Entry) -> float | None:
-        """When its time is up: where it waits, the last instant at which it could begin and be in time."""
-        if entry.expires_at is None or entry.sent:
-            return entry.expires_at
-        if self._batches is not None and self._batches.least:
-            return self._batches.last_start(entry.expires_at)
-        least = self._outlook.least(entry.known, entry.least_outputs)
-        return entry.last_start(least.first, least.whole)
-
-    def _set_expiry(self, entry: Entry) -> None:
-        self._expiries.set(entry.ticket.seq, self._expires_at(entry))
-
     def _expire(self, entry: Entry, now: float) -> Delta:
-        at = entry.expires_at
-        after = f"{now - entry.request.arrival:.3f} s after the request"
-        if at is not None and now < at:
-            error = f"too little time was left {after} for an answer that had not begun"
-        else:
-            late = entry.request.deadline is not None and now >= entry.request.deadline
-            error = f"the deadline passed before {'the whole answer' if late else 'a first token'} had come, {after}"
-        return self._end(entry, "error", now, entry.text.finish(), error=error, code=DeadlineExceeded.code)
+        late = why_late(entry, now)
+        return self._end(entry, "error", now, entry.text.finish(), error=late, code=DeadlineExceeded.code)
 
     def _end(
         self,
@@ -426,14 +485,13 @@ class Front:
         """Take a request out of every book; `held` is the Result that ended it, if one did."""
         seq, request = entry.ticket.seq, entry.request
         del self._entries[seq], self._seq_of[request.id]
-        self._expiries.set(seq, None)
+        self._limits.drop(entry)
         natural = held is not None and reason in ("stop", "length")
         self._seats.end(seq, natural=natural)
         self._outlook.end(seq, natural=natural)
         if entry.sent:
-            self._leave_worker(entry)
-            if held is None or held.outcome is None:
-                self._cancels.append((seq, entry.attempt))
+            self._leave_worker(entry, cancels=held is None or held.outcome is None)
+        self._workers.recovery.end(seq, completed=natural)
         self._let_in(self._siblings.ended(seq), leads=True)
         self._running -= entry.started
         self._metrics.ended(entry, reason, code, now)

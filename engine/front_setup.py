@@ -33,7 +33,17 @@ def make_front(
     tenants = tenants or Tenants()
     room = room_of(config, tenants)
     shared, batches = config.fairness == SHARED, batches_of(config, info.seats)
-    return Front(info, tokenizer, room, metrics, draw_seed, tenants=tenants, shared=shared, batches=batches)
+    return Front(
+        info,
+        tokenizer,
+        room,
+        metrics,
+        draw_seed,
+        tenants=tenants,
+        shared=shared,
+        batches=batches,
+        attempts=config.max_attempts,
+    )
 
 
 def batches_of(config: EngineConfig, seats: int) -> Batches | None:

@@ -9,6 +9,7 @@ from typing import Protocol
 from .admission.fit import check_ids
 from .door import Ready
 from .entry import Entry
+from .errors import InvalidRequest
 from .fairness.ticket import Ticket
 from .meters.tenants import TenantMeter
 from .request import Request
@@ -41,6 +42,8 @@ class Intake:
     def entry(self, request: Request, terms: TenantTerms, meter: TenantMeter, *, follows: bool) -> Entry:
         """A new record. follows: it reads its leader's prompt. Raises InvalidRequest or ContextTooLong."""
         params = request.params
+        if request.drawn and (params.logprobs is not None or params.prompt_logprobs is not None):
+            raise InvalidRequest("an answer that goes on has no log probabilities", "logprobs")
         sampling, special_stops = self._sampling.sampling(request), self._sampling.special_stops(params)
         text = TextStream(
             self._tokenizer.detokenizer(request.prompt_ids, skip_special=params.skip_special_tokens),
@@ -63,6 +66,7 @@ class Intake:
             min(deadlines, default=None),
             tier=terms.tier,
             weight=terms.weight,
-            prompt_tokens=1 if follows else len(request.prompt_ids),  # one token stands for the leader's
-            max_tokens=max_tokens,
+            # one token stands for the leader's
+            prompt_tokens=1 if follows else len(request.prompt_ids) + len(request.drawn),
+            max_tokens=max_tokens - len(request.drawn),
         )

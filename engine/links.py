@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from msgspec import MsgspecError
 
@@ -36,11 +36,19 @@ class Link(Protocol):
 
     def send(self, message: Message) -> None: ...
 
+    def kill(self) -> None:
+        """End the other end at once, if that can be done; stop() follows."""
+
     async def stop(self) -> None: ...
 
 
 class ProcessLink:
-    """A worker started as `python -m fairstep.worker`, so the host's script needs no __main__ guard."""
+    """A worker started as `python -m fairstep.worker`, so the host's script needs no __main__ guard.
+
+    program: what Python is told to run; the socket's descriptor comes after it.
+    """
+
+    program: ClassVar[tuple[str, ...]] = ("-m", f"{__package__}.worker")
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -59,7 +67,7 @@ class ProcessLink:
         reader, self._writer = await asyncio.open_connection(sock=ours)
         with theirs:
             # -P: the working folder must not shadow packages in the worker
-            command = [sys.executable, "-P", "-m", f"{__package__}.worker", str(theirs.fileno())]
+            command = [sys.executable, "-P", *self.program, str(theirs.fileno())]
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         self.send(Start(model, asdict(config)))
         self._reading = asyncio.create_task(self._read(reader, on_message, on_end))
@@ -67,6 +75,10 @@ class ProcessLink:
     def send(self, message: Message) -> None:
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(frame(message))
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
 
     async def stop(self) -> None:
         self._stopping = True
@@ -155,6 +167,9 @@ class ThreadLink:
 
     def send(self, message: Message) -> None:
         self._inbox.put(message)
+
+    def kill(self) -> None:
+        """A thread cannot be ended."""
 
     async def stop(self) -> None:
         self._stopping = True

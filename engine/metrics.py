@@ -11,6 +11,7 @@ from .entry import Entry
 from .errors import FairstepError, Overloaded, TenantQueueFull
 from .exposition import check_prefix, text_of
 from .fairness.fair_room import FairRoom
+from .meters.failures import FailureMeter
 from .meters.load import Load
 from .meters.requests import RequestMeter
 from .meters.rooms import NOTHING_WAITS, Price, Queue, RoomReader
@@ -35,6 +36,7 @@ class Metrics:
         self.model_name = model_name
         self.requests = RequestMeter()
         self.steps = StepMeter()
+        self.failures = FailureMeter()
         self.tenants = TenantMeters(most_tenants)
         self.tiers = TierMeters()
         self.load = Load(warns=warns)
@@ -104,6 +106,7 @@ class Metrics:
         arrival: Arrival = lambda seq: 0.0,
         price: Price = lambda standing: standing.queued,
         capacity: float | None = None,
+        retries_left: int = 0,
         now: float = 0.0,
     ) -> Stats:
         """As it is now. arrival: when a waiting sequence came. price: see RoomReader.
@@ -121,6 +124,7 @@ class Metrics:
             live=live or Live(),
             requests=self.requests.stats(self.tenants),
             steps=self.steps.stats(),
+            failures=self.failures.stats(retries_left),
             ledger=self._ledger(room, numbers, capacity, now),
             tiers=tuple(self._tier(number, queues.get(number, NOTHING_WAITS), arrival, now) for number in numbers),
             tenants=tuple(meter.stats() for meter in self.tenants),

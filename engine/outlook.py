@@ -6,6 +6,7 @@ turns as they do. Units are the ledger's.
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -30,6 +31,7 @@ from .fairness.tier_room import Standing
 from .tenants import TenantTerms
 
 LAST = 2**62  # the order of one who has not come yet
+NOWHERE = -1  # a tier that nobody is in
 EVERYBODY = ""  # whose queue it is where tenants take no turns
 CHUNK = 512  # most prompt tokens of a step, before a longer slice was seen
 
@@ -65,6 +67,8 @@ class Outlook:
         self._prompts, self._most = Averages(), Averages()  # tokens of prompts, and that answers may have, by tenant
         self._room = room
         self._info = info
+        self.whole = self.ready = Room(info.seats, info.pages)  # of workers that are ready; `whole` is never nothing
+        self.coming: tuple[float, ...] = ()  # when those that are being started are expected to be ready
         self._shared = shared
         self._takes_turns = room.key is not by_arrival
         self._prices = room.billing.cost.prices()
@@ -82,6 +86,11 @@ class Outlook:
         self._since: float | None = None  # the last Report, if somebody waited for room then and a step was made
 
     # --- what happens
+
+    def resize(self, ready: Room) -> None:
+        """So much room is ready by now in all workers."""
+        self.ready = ready
+        self.whole = ready if ready.seats else self.whole
 
     def wait(self, ticket: Ticket, prompt_tokens: int, now: float) -> None:
         """A sequence waits for the first time."""
@@ -216,24 +225,30 @@ class Outlook:
             self._contender(queue, terms.weight, before, now, speed),
             self._pages(need.prompt_tokens),
             [self._contender(*other, self._waiting(other[0]), now, speed) for other in others.items()],
-            self._stage(free, {tier for tier, _ in (queue, *others)}),
+            self._stage(free, {tier for tier, _ in (queue, *others)}, now),
             lambda wait: self._demand.overtaking(queue[1], left, wait, now),
         ).wait()
         return forecast(need, wait, self._beside(need, terms.name, busy=wait > 0.0), speed)
 
-    def _stage(self, free: Room, tiers: set[int]) -> Stage:
-        """The worker as it is."""
+    def _stage(self, free: Room, tiers: set[int], now: float) -> Stage:
+        """The workers as they are; those that are being started have room from when they are ready."""
         step = self._step(busy=True)
         return Stage(
             turns={tier: self._room.turns(tier) if self._takes_turns else Arrivals() for tier in tiers},
-            seats=self._info.seats,
-            pages=self._info.pages,
+            seats=self.whole.seats,
+            pages=self.whole.pages,
             free_seats=free.seats,
             free_pages=free.pages,
-            running=[self._end(each, step) for each in self._running.values()],
+            running=[*(self._end(each, step) for each in self._running.values()), *self._rooms_to_come(free, now)],
             cap=CAP / THOUSAND if self._shared else None,
             step=step,
         )
+
+    def _rooms_to_come(self, free: Room, now: float) -> Iterator[End]:
+        """Seats of workers that are being started, less those that are kept for whoever lost a worker."""
+        kept = max(0, len(self._running) - (self.ready.seats - free.seats))
+        seats = [at for at in self.coming for _ in range(self._info.seats)][kept:]
+        return ((max(0.0, at - now), self._info.pages / self._info.seats, NOWHERE, EVERYBODY) for at in seats)
 
     def _contender(self, queue: Queue, weight: int, work: Work, now: float, speed: Speed) -> Contender:
         """A tenant that has so much work waiting, or so much of it before a place in its queue."""

@@ -157,7 +157,7 @@ class Place(TypedDict, total=False):
     tenant: on whose behalf. terms: that tenant's; by default what the engine's book says of the name. priority: lower
     is sooner. deadline, ttft_deadline: instants of the engine's clock at which the request ends with an error unless
     all of its answer, or its first token, has come. arrival: another such instant, the call's by default. request_id: a
-    fresh one by default.
+    fresh one by default. drawn: see Request.
     """
 
     tenant: str
@@ -167,6 +167,7 @@ class Place(TypedDict, total=False):
     terms: TenantTerms | None
     arrival: float | None
     request_id: str | None
+    drawn: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +175,8 @@ class Request:
     """One request as admitted at the front. `arrival` and both deadlines are instants of the engine's clock.
 
     deadline, ttft_deadline: when all of the answer, or its first token, must have come; later the request has expired.
-    terms: its tenant's; None: what the front's book says of the name.
+    terms: its tenant's; None: what the front's book says of the name. drawn: the answer's first tokens, if an earlier
+    request has drawn them already: they are told again and not drawn anew, and no log probabilities are told.
 
     leader: the id of a live request for the same prompt (a sibling), whose pages this one shares; it starts once the
     leader's first token, or its end, has come.
@@ -192,6 +194,7 @@ class Request:
     arrival: float = 0.0
     leader: str | None = None
     terms: TenantTerms | None = None
+    drawn: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         checks.integer("priority", self.priority, -checks.LARGEST, checks.LARGEST)
@@ -212,6 +215,7 @@ class Request:
             ttft_deadline=place.get("ttft_deadline"),
             terms=terms,
             arrival=now if arrival is None else arrival,
+            drawn=place.get("drawn", ()),
         )
 
     def siblings(self, n: int) -> "list[Request]":

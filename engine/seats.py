@@ -1,4 +1,4 @@
-"""One worker's seats as the front gives them out: the waiting room's seating, and what the worker has room for.
+"""The workers' seats as the front gives them out: the waiting room's seating, and what the workers have room for.
 
 Pure. Without shares a few sequences are sent ahead of need, so that a seat never idles for a round trip. With shares
 that is so only as long as there is one tenant: with a second one, those that wait in the worker are called back.
@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from .door import Ready, Report
 from .fairness.fair_room import FairRoom
 from .fairness.seating import Seating
 from .fairness.shares import Room, Shares
 from .fairness.ticket import Ticket
 from .fairness.tier_room import May
-from .headroom import RoomLeft
+from .stations import Station, Stations
 
 ANYTHING = Room(2**62, 2**62)
 
@@ -22,26 +21,27 @@ ANYTHING = Room(2**62, 2**62)
 class Seats:
     """Owner of who waits and who was sent.
 
-    pages: what a sequence needs to begin. may: what bars a tenant's next one for now, its share apart. shared: tenants
-    keep to shares, and yield for each other. static: batches stay as they are: nobody is sent ahead of need or yields.
+    stations: the workers, one at least. pages: what a sequence needs to begin. may: what bars a tenant's next one for
+    now, its share apart. shared: tenants keep to shares, and yield for each other. static: batches stay as they are:
+    nobody is sent ahead of need or yields.
     """
 
     def __init__(
         self,
         room: FairRoom,
-        info: Ready,
+        stations: Stations,
         pages: Callable[[int], int],
         may: May,
         *,
         shared: bool,
         static: bool = False,
     ) -> None:
-        shares = Shares(Room(info.seats, info.pages), room.part) if shared else None
+        shares = Shares(stations.whole, room.part) if shared else None
         self.room = room
+        self._stations = stations
         self._pages = pages
         self._static = static
         self._seating = Seating(room, self._need, shares=shares, may=may)
-        self._left = RoomLeft(info.seats, info.pages)
         self._ahead: set[int] = set()  # sent without room, and not seen to run yet
         self._seqs: dict[int, tuple[int, str]] = {}  # all that wait or run, with tier and tenant
         self._present: Counter[tuple[int, str]] = Counter()
@@ -55,23 +55,19 @@ class Seats:
 
     def next(self) -> Ticket | None:
         """Who is sent now, if anybody."""
-        ticket = self._seating.next(self._left.free)
-        if ticket is None and self._left.can_wait and not self._is_shared and not self._static:
+        ticket = self._seating.next(self._stations)
+        if ticket is None and self._stations.can_wait and not self._is_shared and not self._static:
             ticket = self._seating.next(ANYTHING)
         return ticket
 
-    def take(self, ticket: Ticket, orders: int) -> None:
-        """Send whom next() gave, with Orders of this number."""
-        pages = self._pages(ticket.seq)
-        if not self._left.free.covers(Room(1, pages)):
+    def take(self, ticket: Ticket, beside: int | None = None) -> Station:
+        """Seat whom next() gave; the worker that it is for. beside: the worker where it finds its prompt's pages."""
+        need = self._need(ticket)
+        station = self._stations.choose(need, beside)
+        if not station.left.free.covers(need):
             self._ahead.add(ticket.seq)
-        self._left.send(orders, pages)
         self._seating.take(ticket)
-
-    @property
-    def free(self) -> Room:
-        """Seats and pages that the worker has left, less what was sent since it said so."""
-        return self._left.free
+        return station
 
     def give_back(self) -> list[int]:
         """Sequences that the worker should give back: those ahead of need, and at most one a step that runs."""
@@ -83,14 +79,23 @@ class Seats:
         for seq in called:
             if (holding := shares.holding(seq)) and not holding.leaving:
                 shares.hold(replace(holding, leaving=True))
-        victim = self._seating.choose_yield(self._left.free) if self._may_yield else None
+        victim = self._seating.choose_yield(self._stations.widest) if self._may_yield else None
         self._may_yield = self._may_yield and victim is None
         return called if victim is None else [*called, victim]
 
-    def report(self, report: Report) -> None:
-        """Take what a Report says of the worker's room."""
-        self._left.report(report.orders, report.headroom)
-        self._may_yield = self._may_yield or report.step is not None
+    def stepped(self) -> None:
+        """A worker has made a step: somebody may be asked to yield again."""
+        self._may_yield = True
+
+    def resize(self) -> None:
+        """Workers have come or gone."""
+        if self._seating.shares:
+            self._seating.shares.resize(self._stations.whole)
+
+    def keep(self, seq: int) -> None:
+        """A sequence that was sent is to be computed anew, and keeps its seat."""
+        self._ahead.discard(seq)
+        self._seating.keep(seq)
 
     def grow(self, seq: int, *, ends: bool = False) -> None:
         """A sequence was seen to run; it holds the pages that it would need to begin now. ends: with its next token."""

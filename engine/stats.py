@@ -46,18 +46,41 @@ class Distribution:
 class Live:
     """State at the moment. kv_usage: part of the pages that sequences hold, 0 to 1.
 
-    waiting counts every other live request, in the front's room or held by the worker.
+    waiting counts every other live request, in the front's room or held by the worker. workers: that are ready, and
+    that are being loaded.
     """
 
     running: int = 0
     waiting: int = 0
     kv_usage: float = 0.0
     pages_total: int = 0
+    workers: int = 1
+    loading: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureStats:
+    """What broke, and what came of it.
+
+    loads: seconds that each worker took to be ready. deaths: of workers that were ready; hung: those of them that were
+    ended because no step of theirs ended. retried: requests to be computed again after a death, once for each.
+    isolated: requests that alone brought a step or a worker down. retries_left: what the retry budget holds.
+    """
+
+    loads: Distribution
+    deaths: int
+    hung: int
+    retried: int
+    isolated: int
+    retries_left: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestStats:
-    """Requests so far: times, sizes in tokens, and how many ended for which reason."""
+    """Requests so far: times, sizes in tokens, and how many ended for which reason.
+
+    replayed: told an answer that another request had been computed for; in no other number here.
+    """
 
     ended: Mapping[FinishReason, int]
     first_token: Distribution
@@ -71,6 +94,7 @@ class RequestStats:
     most_tokens: Distribution
     prompt_tokens: int
     output_tokens: int
+    replayed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +108,7 @@ class StepStats:
     seconds: Distribution
     preemptions: int
     stale_results: int
+    dropped_tokens: int
     prefix_looked_up: int
     prefix_found: int
 
@@ -180,6 +205,7 @@ class Stats:
     live: Live
     requests: RequestStats
     steps: StepStats
+    failures: FailureStats
     ledger: LedgerStats
     tiers: tuple[TierStats, ...]
     tenants: tuple[TenantStats, ...]

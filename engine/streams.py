@@ -11,6 +11,8 @@ from typing import Self
 
 from .request import Completion, Delta
 
+MOST_WAITING = 64  # deltas that a slow reader's stream keeps apart
+
 
 class Cancellable:
     """Ways to leave: cancel(), `async with` and contextlib.aclosing all end the request; harmless when it has ended."""
@@ -45,6 +47,10 @@ class Stream(Cancellable):
     def deliver(self, delta: Delta) -> None:
         """Called by the engine, on the loop."""
         self._waiting.append(delta)
+        if len(self._waiting) > MOST_WAITING:
+            merged = Delta.merge(self._waiting)
+            self._waiting.clear()
+            self._waiting.append(merged)
         self.ended = self.ended or delta.finish_reason is not None
         self._arrived.set()
 
@@ -64,9 +70,23 @@ class Stream(Cancellable):
         except asyncio.CancelledError:
             self.cancel()
             raise
+        delta = self.take()
+        assert delta is not None, "nothing has arrived"
+        self._arrived.clear()
+        return delta
+
+    def announce(self, arrived: asyncio.Event) -> None:
+        """From now on `arrived` is set when a delta comes, for a reader of several streams, which take()s them."""
+        self._arrived = arrived
+        if self._waiting:
+            arrived.set()
+
+    def take(self) -> Delta | None:
+        """What has come and was not handed out yet, as one delta; None: nothing."""
+        if not self._waiting:
+            return None
         delta = Delta.merge(self._waiting)
         self._waiting.clear()
-        self._arrived.clear()
         self._told = delta.finish_reason is not None
         return delta
 

@@ -50,11 +50,14 @@ class FakeEngine:
         self.changed = asyncio.Condition()
         self.encoding: asyncio.Event | None = None  # set: tokenizing has begun, and goes on for ever
         self.bug: Exception | None = None
+        self.replays = 0
         self.foreseen: Prospect | None = None  # what any request is told to expect
 
     def check_alive(self) -> None:
         if self.failure is not None:
             raise EngineDead(self.failure)
+
+    check_ready = check_alive
 
     async def encode(self, text: str, *, add_special: bool = True, any_length: bool = False) -> tuple[int, ...]:
         return await self._tokenize(lambda: self.tokenizer.encode(text, add_special=add_special))
@@ -139,6 +142,9 @@ class FakeEngine:
 
     def refused(self, terms: TenantTerms | None, error: FairstepError, need: Need | None) -> None:
         self.turned_away.append((terms.name if terms else None, error.code))
+
+    def replayed(self) -> None:
+        self.replays += 1
 
     def render_metrics(self) -> bytes:
         return b"fairstep:num_requests_running 0.0\n"

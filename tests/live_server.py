@@ -76,6 +76,7 @@ class LiveServer:
         async with self.engine:
             self._loop = asyncio.get_running_loop()
             app = create_app(self.engine, **self._app)
+            await app.state.resume()
             self._server = uvicorn.Server(
                 uvicorn.Config(app, http="h11", log_level="warning", access_log=False, timeout_graceful_shutdown=5)
             )

@@ -121,7 +121,7 @@ def test_an_interrupt_ends_quietly(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["serve", "m", "--workers", "2"], "workers must be 1"),
+        (["serve", "m", "--workers", "0"], "workers must be"),
         (["serve", "m", "--kv-memory", "lots"], "kv_memory must be a size"),
         (["serve", "m", "--step-tokens", "4", "--max-seats", "5"], "step_tokens (4) must be at least max_seats (5)"),
         (["serve", "m", "--port", "99999"], "port must be an integer from 0 to 65535"),

@@ -303,7 +303,7 @@ def test_until_disconnect_ends_its_work_when_it_is_cancelled_itself() -> None:
     run(test)
 
 
-def test_closing_a_fan_in_cancels_every_stream_and_an_error_of_one_is_raised() -> None:
+def test_closing_a_fan_in_cancels_every_stream() -> None:
     async def test() -> None:
         engine = FakeEngine(held=True)
         streams = [engine.submit([1], SamplingParams(), request_id=str(i)) for i in range(3)]
@@ -313,12 +313,5 @@ def test_closing_a_fan_in_cancels_every_stream_and_an_error_of_one_is_raised() -
         assert item is not None and item[0] == 2
         await items.aclose()
         assert sorted(engine.cancelled) == ["0", "1", "2"]
-
-        async def broken() -> Any:
-            raise KeyError("x")
-            yield
-
-        with pytest.raises(KeyError):
-            await anext(fan_in([broken()], None))
 
     run(test)

@@ -146,7 +146,7 @@ def test_charges_less_refunds_are_what_the_answers_took(pages: int) -> None:
         engine.check()
     charged = {each.tenant: each.served for each in engine._front._seats.room.standings()}
     assert charged == cost
-    preempted = engine._front._gauges.preemptions
+    preempted = engine.stats().steps.preemptions
     assert preempted or pages == 64, "this pool is too small for that"
 
 

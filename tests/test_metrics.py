@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from fairstep.door import Coefficients, SliceRecord, StepRecord
@@ -119,6 +120,7 @@ def test_tokens_are_counted_in_and_out() -> None:
     metrics = lived(Metrics())
     metrics.steps.preempted(2)
     metrics.steps.stale(3)
+    metrics.steps.step(replace(step_record(), dropped=4))
     found = scrape(metrics)
     expected = {
         "prompt_tokens_total": 100,
@@ -127,6 +129,7 @@ def test_tokens_are_counted_in_and_out() -> None:
         "prefix_cache_hits_total": 64,
         "num_preemptions_total": 2,
         "stale_results_total": 3,
+        "dropped_tokens_total": 4,
         "request_prompt_tokens_sum": 100,
         "request_generation_tokens_sum": 3,
         "request_params_max_tokens_sum": 16,

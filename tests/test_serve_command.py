@@ -52,7 +52,12 @@ class FakeEngine:
         if self.failure is not None:
             raise EngineDead(self.failure)
 
+    check_ready = check_alive
+
     def refused(self, *_: Any) -> None:
+        """Nobody counts here."""
+
+    def replayed(self) -> None:
         """Nobody counts here."""
 
     def prospect(self, *_: Any) -> None:

@@ -26,9 +26,9 @@ def test_a_named_command_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_mistake_is_one_line_and_a_status(tmp_path: Path) -> None:
-    done = server_py("some-model", "--workers", "3", cwd=tmp_path)
+    done = server_py("some-model", "--workers", "0", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("fairstep: workers must be 1")
+    assert done.stderr.startswith("fairstep: workers must be a positive integer")
     assert len(done.stderr.splitlines()) == 1
 
 

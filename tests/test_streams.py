@@ -6,7 +6,7 @@ import gc
 import pytest
 
 from fairstep.request import Delta, Usage
-from fairstep.streams import PromptStream, Stream
+from fairstep.streams import MOST_WAITING, PromptStream, Stream
 
 END = Delta("r", "!", (3,), "length", usage=Usage(1, 3))
 
@@ -25,6 +25,19 @@ def test_deltas_that_piled_up_come_as_one() -> None:
         for delta in (Delta("r", "a", (1,)), Delta("r", "b", (2,)), END):
             stream.deliver(delta)
         assert [d async for d in stream] == [Delta("r", "ab!", (1, 2, 3), "length", usage=Usage(1, 3))]
+
+    run(body())
+
+
+def test_what_waits_for_a_reader_is_bounded() -> None:
+    async def body() -> None:
+        stream = Stream("r", Cancels().append)
+        for place in range(10 * MOST_WAITING):
+            stream.deliver(Delta("r", "a", (place,)))
+            assert len(stream._waiting) <= MOST_WAITING
+        stream.deliver(END)
+        (whole,) = [d async for d in stream]
+        assert whole.token_ids == (*range(10 * MOST_WAITING), 3) and whole.finish_reason == "length"
 
     run(body())
 

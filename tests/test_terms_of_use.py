@@ -13,7 +13,7 @@ from fairstep.tenants import digest_of
 
 def test_nothing_named_is_nothing_opened() -> None:
     with terms_of_use(ServeConfig()) as terms:
-        assert terms.tenants is None and terms.store is None
+        assert terms.tenants is None and terms.store is None and terms.state is None
 
 
 def test_a_tenants_file_is_read(tmp_path: Path) -> None:
@@ -44,6 +44,15 @@ def test_a_store_that_cannot_be_opened_is_an_error_that_names_the_setting(tmp_pa
     config = ServeConfig(limits_store=str(tmp_path / "no folder" / "counts.db"))
     with pytest.raises(ConfigError, match=r"limits_store: .*counts\.db"), terms_of_use(config):
         pass
+
+
+def test_a_folder_of_state_is_opened_and_closed(tmp_path: Path) -> None:
+    config = ServeConfig(state=str(tmp_path / "state"), answers_kept="1MiB")  # type: ignore[arg-type]
+    for _ in range(2):
+        with terms_of_use(config) as terms:
+            assert terms.state is not None and terms.state.folder == tmp_path / "state"
+            with pytest.raises(ConfigError, match="another server"), terms_of_use(config):
+                pass
 
 
 def test_the_bounds_of_the_queue_come_from_the_config() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import selectors
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from fairstep import AsyncEngine
@@ -80,6 +81,9 @@ class TimedLink:
             self._busy = True
             asyncio.get_running_loop().call_soon(self._begin)
 
+    def kill(self) -> None:
+        """It never hangs."""
+
     async def stop(self) -> None:
         self._tell = lambda message: None
 
@@ -116,8 +120,8 @@ def virtual_engine(
 ) -> Iterator[tuple[AsyncEngine, "VirtualRunner"]]:
     """An engine over `link` in virtual time, not started, and what runs coroutines there."""
     clock = ManualClock()
-    engine = kind("fake", config, clock=clock, tokenizer=FakeTokenizer(), in_process=True)
-    engine._link = link
+    config = replace(config, worker_timeout=1e9)  # steps may take any time here
+    engine = kind("fake", config, clock=clock, tokenizer=FakeTokenizer(), in_process=True, new_link=lambda: link)
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
         yield engine, VirtualRunner(runner)
 

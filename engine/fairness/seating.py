@@ -7,6 +7,7 @@ the waiting room alone.
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Protocol
 
 from .fair_room import FairRoom
 from .shares import Holding, Room, Shares
@@ -14,6 +15,12 @@ from .ticket import Ticket
 from .tier_room import May, everybody
 from .yield_budget import YieldBudget
 from .yields import choose_yield, somebody_could
+
+
+class Free(Protocol):
+    """Room that is free: a Room, or what answers for several workers."""
+
+    def covers(self, need: Room) -> bool: ...
 
 
 class Seating:
@@ -33,7 +40,7 @@ class Seating:
         self._yielded: set[int] = set()  # sequences that gave their seat back and are not over
         self._budget = YieldBudget()
 
-    def next(self, free: Room) -> Ticket | None:
+    def next(self, free: Free) -> Ticket | None:
         """Who is seated now; None if nobody may, or if the one whose turn it is does not fit: nobody jumps it."""
         ticket = self.room.head(self._may, self._is_within if self.shares else everybody)
         return ticket if ticket is not None and free.covers(self._need(ticket)) else None
@@ -51,6 +58,11 @@ class Seating:
         """A seated sequence holds so many pages now. ends: with its next step: nobody need yield for its room."""
         if self.shares and (holding := self.shares.holding(seq)) and (holding.pages != pages or ends):
             self.shares.hold(replace(holding, pages=pages, leaving=holding.leaving or ends))
+
+    def keep(self, seq: int) -> None:
+        """A seated sequence is to be computed anew, and keeps its seat: it yields to nobody as long as it has it."""
+        if self.shares and (holding := self.shares.holding(seq)):
+            self.shares.hold(replace(holding, leaving=False, spared=True))
 
     def choose_yield(self, free: Room) -> int | None:
         """The sequence that should give its room back, if a tenant under its share lacks room for its next one.

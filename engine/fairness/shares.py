@@ -72,6 +72,11 @@ class Shares:
         self._of: dict[tuple[int, str], dict[int, Holding]] = {}  # by tier and tenant; none is empty
         self._held: dict[tuple[int, str], Room] = {}
 
+    def resize(self, whole: Room) -> None:
+        """There is so much to share from now on; where there is nothing, shares stay what they were."""
+        if whole.seats and whole.pages:
+            self.whole, self._everything = whole, whole.seats * whole.pages
+
     def hold(self, holding: Holding) -> None:
         """A sequence holds room from now on, or another amount than before."""
         self.drop(holding.seq)

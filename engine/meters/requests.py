@@ -15,11 +15,16 @@ class RequestMeter:
         self._prompt_size, self._answer_size = Histogram(REQUEST_TOKENS), Histogram(REQUEST_TOKENS)
         self._most_tokens = Histogram(REQUEST_TOKENS)
         self._prompt_tokens = 0
+        self._replayed = 0
 
     def accepted(self, prompt_tokens: int, max_tokens: int) -> None:
         """A request was accepted; max_tokens is the most it may get."""
         self._prompt_tokens += prompt_tokens
         self._most_tokens.observe(max_tokens)
+
+    def replayed(self) -> None:
+        """A request was told another one's answer, by its idempotency key."""
+        self._replayed += 1
 
     def queued(self, seconds: float) -> None:
         """A request was admitted for the first time, so long after its arrival."""
@@ -53,4 +58,5 @@ class RequestMeter:
             most_tokens=self._most_tokens.frozen(),
             prompt_tokens=self._prompt_tokens,
             output_tokens=sum(meter.outputs for meter in tenants),
+            replayed=self._replayed,
         )

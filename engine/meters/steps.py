@@ -14,6 +14,7 @@ class StepMeter:
         self._seconds = Histogram()
         self._preemptions = 0
         self._stale = 0
+        self._dropped = 0
         self._looked_up = 0
         self._found = 0
 
@@ -24,6 +25,7 @@ class StepMeter:
         self._decode_tokens.observe(record.decode_tokens)
         self._sequences.observe(len({(part.seq, part.attempt) for part in record.slices}))
         self._seconds.observe(record.plan_seconds + record.run_seconds)
+        self._dropped += record.dropped
 
     def cached(self, tokens: int, looked_up: int) -> None:
         """A prompt of `looked_up` tokens met the prefix cache, which had `tokens` of them."""
@@ -48,6 +50,7 @@ class StepMeter:
             seconds=self._seconds.frozen(),
             preemptions=self._preemptions,
             stale_results=self._stale,
+            dropped_tokens=self._dropped,
             prefix_looked_up=self._looked_up,
             prefix_found=self._found,
         )

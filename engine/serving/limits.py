@@ -12,6 +12,7 @@ class Limits:
     samples: the most answers to one prompt (n, best_of). answers: the most answers in one body, prompts times samples.
     ping_seconds: a stream that was silent for so long gets an SSE comment. Proxies cut silent connections at 60 s. The
     first comment sends the 200, so an error that comes after it is told inside the stream.
+    stall_seconds: a client that takes nothing for so long is cut off.
     """
 
     body_bytes: int = 8 * MIB
@@ -20,6 +21,7 @@ class Limits:
     samples: int = 16
     answers: int = 256
     ping_seconds: float = 10.0
+    stall_seconds: float = 60.0
 
     def __post_init__(self) -> None:
         for name in (limit.name for limit in fields(self)):

@@ -24,7 +24,8 @@ def list_models(paths: Sequence[Path], config: EngineConfig, *, as_json: bool) -
 
 def needed(model: Installed, config: EngineConfig) -> dict[str, Any]:
     """A model and its memory in bytes: its weights, the KV pool, one token in it, and how many tokens that holds."""
-    assert config.kv_memory and config.max_seats, "the config must be resolved"
+    assert config.max_seats, "the config must be resolved"
+    pool = config.kv_memory  # None: what a GPU has free
     item = ITEM_BYTES[config.dtype]
     token = None if model.kv_elements is None else model.kv_elements * item
     return {
@@ -37,9 +38,9 @@ def needed(model: Installed, config: EngineConfig) -> dict[str, Any]:
         "context": model.context,
         "dtype": config.dtype,
         "weights_bytes": None if model.parameters is None else model.parameters * item,
-        "kv_bytes": config.kv_memory,
+        "kv_bytes": pool,
         "kv_bytes_token": token,
-        "kv_tokens": None if token is None else config.kv_memory // (token * config.page_size) * config.page_size,
+        "kv_tokens": None if token is None or pool is None else pool // (token * config.page_size) * config.page_size,
         "kv_bytes_least": None if token is None else token * config.page_size * max(2, config.max_seats),
     }
 
@@ -53,7 +54,7 @@ def table(needs: Sequence[dict[str, Any]], config: EngineConfig) -> str:
         lines.append(_line(row, wide))
         for reason in _reasons(each):
             lines += textwrap.wrap(reason, REASON_WIDTH, initial_indent="  ", subsequent_indent="  ")
-    dtype, pool = config.dtype, bytes_as_text(config.kv_memory)
+    dtype, pool = config.dtype, bytes_as_text(config.kv_memory) if config.kv_memory else "what a GPU has free"
     lines.append(f"\nMemory: weights in {dtype}, plus {pool} for keys and values (--kv-memory), plus libraries.")
     return "\n".join(lines)
 

@@ -15,16 +15,21 @@ from starlette.responses import Response
 
 from ..admission.retry import jittered
 from ..errors import (
+    Conflict,
     DeadlineExceeded,
     EngineClosed,
     EngineDead,
+    EngineRecovering,
     FairstepError,
     InvalidRequest,
+    KeyReused,
     Overloaded,
+    RequestQuarantined,
     StoreFailed,
     TenantLimited,
     Unauthorized,
     UnknownModel,
+    WorkerLost,
 )
 
 MAX_MESSAGE = 2000  # characters: an error must not send the client's own input back in full
@@ -79,14 +84,20 @@ def failure_of(error: Exception) -> Failure:
             return Failure(401, str(error), BAD_REQUEST, None, error.code, asked)
         case UnknownModel():
             return Failure(404, str(error), BAD_REQUEST, "model", error.code)
+        case Conflict():
+            return Failure(409, str(error), BAD_REQUEST, None, error.code, _again(error, hint=True))
+        case RequestQuarantined():
+            return Failure(422, str(error), BAD_REQUEST, None, error.code, {**_again(error), **_hint(error)})
+        case KeyReused():
+            return Failure(422, str(error), BAD_REQUEST, None, error.code, _again(error))
         case TenantLimited():
             return Failure(429, str(error), LIMITED, None, error.code, _again(error, hint=True))
-        case Overloaded() | StoreFailed() | EngineClosed() | EngineDead():
+        case Overloaded() | StoreFailed() | EngineClosed() | EngineDead() | EngineRecovering() | WorkerLost():
             return Failure(503, str(error), UNAVAILABLE, None, error.code, _again(error, hint=True))
         case DeadlineExceeded():
             return Failure(504, str(error), TIMED_OUT, None, error.code, {**_again(error), **_hint(error)})
         case FairstepError():
-            return Failure(500, str(error), SERVER_ERROR, None, error.code)
+            return Failure(500, str(error), SERVER_ERROR, None, error.code, _again(error))
         case HTTPException(status_code=status, detail=detail):
             kind = BAD_REQUEST if status < 500 else SERVER_ERROR
             return Failure(status, detail, kind, None, HTTP_CODES.get(status, "http_error"), error.headers or {})

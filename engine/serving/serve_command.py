@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from .. import __version__
@@ -20,6 +21,7 @@ from ..door import Ready
 from ..garbage import settle_garbage
 from ..metrics import Metrics
 from ..worker import nothing
+from .draining import Draining
 from .entrance import Entrance
 from .listener import BACKLOG, listen, url_of
 from .progress import LoadingDisplay
@@ -31,8 +33,13 @@ if TYPE_CHECKING:
 
     from .tenant_book import TenantBook
 
-COMPUTED_BY = {"fairstep": "fairstep's decoder", "cpu": "fairstep's C++ step", "transformers": "transformers' own code"}
-GRACE_SECONDS = 10  # after a signal, answers under way may go on for so long
+COMPUTED_BY = {
+    "fairstep": "fairstep's decoder",
+    "cpu": "fairstep's C++ step",
+    "triton": "fairstep's Triton kernels",
+    "transformers": "transformers' own code",
+}
+LAST_SECONDS = 1  # that answers have for their last words when their time is up
 
 
 def run_server(model: str, settings: Settings) -> None:
@@ -73,9 +80,10 @@ async def serve_on(
     entrance = Entrance()
     opening = asyncio.create_task(_open(engine, entrance, config, terms, display, url_of(listener), loaded))
     try:
-        server = await asyncio.to_thread(_http_server, entrance)
+        draining = Draining(entrance, config.drain_seconds)
+        server = await asyncio.to_thread(_http_server, draining)
         opening.add_done_callback(lambda task: _end_if_failed(server, task))
-        with _signals_end(server), _hangup_reloads(terms.tenants, engine):
+        with _signals_end(server, draining), _hangup_reloads(terms.tenants, engine):
             await server.serve(sockets=[listener])
     finally:
         opening.cancel()
@@ -101,13 +109,16 @@ async def _open(
     from .app import create_app
 
     loaded()
-    entrance.app = create_app(
+    app = create_app(
         engine,
         served_model_name=config.served_model_name,
         max_body_bytes=config.max_body,
         tenants=terms.tenants,
         admission=admission_of(config, terms.store, terms.tenants),
+        state=terms.state,
     )
+    await app.state.resume()
+    entrance.app = app
     say(ready_line(engine, url))
 
 
@@ -152,7 +163,7 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def _http_server(entrance: Entrance) -> "uvicorn.Server":
+def _http_server(entrance: Draining) -> "uvicorn.Server":
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -175,18 +186,33 @@ def _http_server(entrance: Entrance) -> "uvicorn.Server":
         server_header=False,
         proxy_headers=False,  # who a connection comes from decides whether it may name a tenant
         backlog=BACKLOG,
-        timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_graceful_shutdown=LAST_SECONDS,
     )
     return Server(options)
 
 
 @contextmanager
-def _signals_end(server: "uvicorn.Server") -> Generator[None, None, None]:
-    """SIGINT and SIGTERM end the server in order; a second SIGINT ends it at once."""
-    before = {sig: signal.signal(sig, server.handle_exit) for sig in (signal.SIGINT, signal.SIGTERM)}
+def _signals_end(server: "uvicorn.Server", draining: Draining) -> Generator[None, None, None]:
+    """SIGINT and SIGTERM end the server once what is under way has ended or its time is up; a second one at once."""
+    loop = asyncio.get_running_loop()
+    drains: list[asyncio.Task[None]] = []  # a task that nobody holds may be collected
+
+    def end(sig: int, frame: FrameType | None) -> None:
+        if draining.is_on or drains:
+            server.handle_exit(sig, frame)
+        else:
+            loop.call_soon_threadsafe(lambda: drains.append(asyncio.create_task(drain(sig))))
+
+    async def drain(sig: int) -> None:
+        await draining.drain()
+        server.handle_exit(sig, None)
+
+    before = {sig: signal.signal(sig, end) for sig in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
+        for task in drains:
+            task.cancel()
         for sig, handler in before.items():
             signal.signal(sig, handler)
 

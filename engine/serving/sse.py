@@ -22,10 +22,19 @@ _ESCAPES = tuple((mark.encode(), escape) for mark, escape in _LINE_ENDS)
 
 def event(payload: Any) -> bytes:
     """One event."""
-    data = msgspec.json.encode(payload)
+    return b"data: " + _one_line(msgspec.json.encode(payload)) + b"\n\n"
+
+
+def named_event(kind: str, data: bytes, number: int | None) -> bytes:
+    """One event with its name and, where clients may come back for what follows it, its number. data: JSON."""
+    marked = b"" if number is None else b"id: %d\n" % number
+    return b"event: %s\n%sdata: %s\n\n" % (kind.encode(), marked, _one_line(data))
+
+
+def _one_line(data: bytes) -> bytes:
     for mark, escape in _ESCAPES:
         data = data.replace(mark, escape)
-    return b"data: " + data + b"\n\n"
+    return data
 
 
 class EventStream:
@@ -37,12 +46,15 @@ class EventStream:
 
     async def send(self, data: bytes) -> None:
         """Waits while the client reads slowly."""
-        if not self.started:
-            self.started = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+        await self._start()
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def finish(self) -> None:
-        """[DONE], and the end of the reply."""
-        await self.send(DONE)
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        """[DONE], and the end of the reply, in one message: whoever keeps the answer can hold both back."""
+        await self._start()
+        await self._send({"type": "http.response.body", "body": DONE, "more_body": False})
+
+    async def _start(self) -> None:
+        if not self.started:
+            self.started = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})

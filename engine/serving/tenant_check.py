@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..reception import Reception
 
 OPEN = ("/health", "/ping", "/version", "/metrics")  # for probes, which have no keys
-LIMITED = ("/v1/chat/completions", "/v1/completions")
+LIMITED = ("/v1/chat/completions", "/v1/completions", "/v1/responses")
 TERMS = "fairstep_terms"  # in the scope's state
 
 

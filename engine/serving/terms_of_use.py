@@ -1,4 +1,5 @@
-"""What a server's files say of its use, opened before a model loads: the book of tenants, and the counts of months.
+"""What a server's files say of its use, opened before a model loads: the book of tenants, the counts of months, and
+all that it keeps.
 
 Modules that read files are imported when there is one, for the server's start waits for them.
 """
@@ -19,15 +20,17 @@ from ..config import ServeConfig
 from ..errors import ConfigError, StoreFailed
 
 if TYPE_CHECKING:
+    from ..stores.state import State
     from .tenant_book import TenantBook
 
 
 @dataclass(frozen=True, slots=True)
 class TermsOfUse:
-    """tenants None: everybody is anonymous. store None: counts are kept in memory."""
+    """tenants None: everybody is anonymous. store None: counts are kept in memory. state None: so is all else."""
 
     tenants: "TenantBook | None" = None
     store: LimitStore | None = None
+    state: "State | None" = None
 
 
 NO_TERMS = TermsOfUse()
@@ -39,7 +42,8 @@ def terms_of_use(config: ServeConfig) -> Generator[TermsOfUse, None, None]:
     with ExitStack() as kept:
         book = None if config.tenants is None else _book(Path(config.tenants))
         store = None if config.limits_store is None else kept.enter_context(_store(Path(config.limits_store)))
-        yield TermsOfUse(book, store)
+        state = None if config.state is None else kept.enter_context(_state(Path(config.state), config.answers_kept))
+        yield TermsOfUse(book, store, state)
 
 
 def admission_of(config: ServeConfig, store: LimitStore | None, book: "TenantBook | None" = None) -> Admission:
@@ -68,3 +72,14 @@ def _store(path: Path) -> Generator[LimitStore, None, None]:
         yield store
     finally:
         store.close()
+
+
+@contextmanager
+def _state(folder: Path, answer_bytes: int) -> Generator["State", None, None]:
+    from ..stores.state import State
+
+    state = State(folder, answer_bytes=answer_bytes)
+    try:
+        yield state
+    finally:
+        state.close()

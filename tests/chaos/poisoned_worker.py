@@ -1,0 +1,40 @@
+"""A worker process on a fake runner, which some requests kill: `python poisoned_worker.py FD` as `-m fairstep.worker`.
+
+Whoever's prompt begins with KILLS brings the process down with its third token.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from chaos.plant import FATAL_POSITION, KILLS
+from fairstep import worker
+from fairstep.config import EngineConfig
+from fairstep.door import Ready
+from fairstep.stepping.plan import StepPlan
+from fakes_worker import FakeRunner, fake_build, settings
+
+
+class Poisoned(FakeRunner):
+    def __init__(self) -> None:
+        super().__init__(before=self.look)
+        self.culprits: set[int] = set()
+
+    def look(self, plan: StepPlan) -> None:
+        for piece in plan.slices:
+            if piece.start == 0 and piece.tokens[0] == KILLS:
+                self.culprits.add(piece.seq)
+            if piece.seq in self.culprits and piece.samples and piece.position >= FATAL_POSITION:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def build(model: str, config: EngineConfig, progress: worker.ProgressCall) -> tuple[worker.Worker, Ready]:
+    return fake_build(Poisoned(), settings(seats=32, pages=1000, step_tokens=128))(model, config, progress)
+
+
+if __name__ == "__main__":
+    worker.build = build
+    worker.main()
