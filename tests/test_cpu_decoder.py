@@ -180,3 +180,14 @@ def test_the_default_model_is_nearer_to_float32_than_torch_in_bfloat16() -> None
     rows = {"torch": logits(torch_model, parts), "compiled": logits(compiled(loaded), parts)}
     lost = {name: (wide.exp() * (wide - row.log_softmax(-1))).sum(-1).mean().item() for name, row in rows.items()}
     assert lost["compiled"] < min(1e-3, lost["torch"])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_page_is_cleared_when_a_step_begins_it(level: str, llama: LoadedModel) -> None:
+    parts = [part(0, 0, 16), part(1, 0, 3)], [part(0, 16, 17), part(1, 3, 20)]  # a page opened by a decode, by a prompt
+    clean, memories = compiled(llama, level), memory(llama, torch.bfloat16)
+    used = CpuDecoder(llama.spec, dict(llama.tensors), memories, library(level), 2)
+    for block in memories.blocks:
+        block[:, 1:] = torch.nan
+    for step in parts:
+        assert torch.equal(logits(used, step), logits(clean, step))

@@ -49,5 +49,5 @@ def test_a_long_prompt_never_stalls_a_running_stream_and_wastes_no_room() -> Non
         # before anything of a prompt was measured the first guess may leave room for the floor alone
         assert step.modelled <= auto_target(step.decode_only) * CLOSE or step.prompt_tokens == AUTO_FLOOR
     for step in mixed[:-1]:
-        assert cost(step, more=1) > auto_target(step.decode_only) / CLOSE, "room for another prompt token was left unused"
+        assert cost(step, more=1) > auto_target(step.decode_only) / CLOSE, "room for a prompt token was left unused"
     print(f"{PROMPT_TOKENS} prompt tokens in {len(mixed)} steps beside a stream")

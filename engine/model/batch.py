@@ -11,6 +11,8 @@ from torch import Tensor
 from ..kernels.attention_tasks import Bounds
 from ..stepping.plan import Slice
 
+NONE = np.zeros(0, np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class StepBatch:
@@ -32,15 +34,19 @@ def batch_of(slices: Sequence[Slice], page_size: int, device: torch.device) -> S
     """The tensors of some slices, on `device`."""
     starts = np.array([s.start for s in slices])
     counts = np.array([len(s.tokens) for s in slices])
+    ends = starts + counts
     tables = _page_tables(slices)
-    firsts = np.cumsum(counts) - counts  # each slice's first row
-    owner = np.repeat(np.arange(len(slices)), counts)  # [T] the slice of each row
-    positions = _ranges(starts, counts)
+    lasts = np.cumsum(counts)
+    firsts = lasts - counts  # each slice's first row
+    lasts -= 1
+    ids = _joined([s.tokens for s in slices], lasts[-1] + 1)
+    owner, positions = firsts, starts  # [T] the slice of each row: where all decode, each has one
+    if len(ids) > len(slices):
+        owner, positions = np.repeat(np.arange(len(slices)), counts), _ranges(starts, counts)
     pages = tables[owner, positions // page_size]
-    ids = _joined([s.tokens for s in slices], len(owner))
     stretches = np.array([s.stretch for s in slices])
     sampled = np.array([s.samples for s in slices])
-    target_counts = np.array([len(s.targets) for s in slices])
+    target_rows, targets = _targets(slices, firsts)
 
     def tensor(values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(device)
@@ -51,12 +57,20 @@ def batch_of(slices: Sequence[Slice], page_size: int, device: torch.device) -> S
         lengths=tensor(np.maximum(positions + 1, stretches[owner])),
         slots=tensor(pages * page_size + positions % page_size),
         page_tables=tensor(tables),
-        bounds=tuple(map(Bounds, firsts.tolist(), counts.tolist(), (starts + counts).tolist())),
-        logit_rows=tensor((firsts + counts - 1)[sampled]),
-        target_rows=tensor(_ranges(firsts, target_counts)),
-        targets=tensor(_joined([s.targets for s in slices], target_counts.sum())),
-        opened=tensor(_opened(tables, starts, starts + counts, page_size)),
+        bounds=tuple(map(Bounds, firsts.tolist(), counts.tolist(), ends.tolist())),
+        logit_rows=tensor(lasts[sampled]),
+        target_rows=tensor(target_rows),
+        targets=tensor(targets),
+        opened=tensor(_opened(tables, starts, ends, page_size)),
     )
+
+
+def _targets(slices: Sequence[Slice], firsts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that predict targets, and these."""
+    counts = [len(s.targets) for s in slices]
+    if not any(counts):  # as nearly always
+        return NONE, NONE
+    return _ranges(firsts, np.array(counts)), _joined([s.targets for s in slices], sum(counts))
 
 
 def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:

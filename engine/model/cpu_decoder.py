@@ -13,6 +13,7 @@ from torch import Tensor
 from ..kernels.cpu.library import CStep, Library
 from .batch import StepBatch
 from .blocks import Blocks
+from .cpu_rotary import KeptRotary
 from .cpu_weights import CpuWeights
 from .kv import KVMemory
 from .rope import Rotary
@@ -54,32 +55,32 @@ class CpuDecoder:
     ) -> None:
         self.spec = spec
         self.device = torch.device("cpu")
-        self._kv = kv
         self._library = library
         self._threads = threads
         self._weights = CpuWeights(spec, tensors, kv, blocks, quantize)
         self.weights, self.weight_bytes = self._weights.kinds, self._weights.product_bytes
         self._workspace = torch.empty(0, dtype=torch.uint8)
         ropes = [spec.rope, *([spec.local_rope] if spec.local_rope else [])]
-        self._rotaries = [Rotary(rope, spec.head_dim, self.device) for rope in ropes]
+        self._rotaries = [KeptRotary(Rotary(rope, spec.head_dim, self.device)) for rope in ropes]
 
     def hidden(self, batch: StepBatch) -> Tensor:
         """Compute a step and keep its keys and values. Returns what `logits` takes: [T, hidden] float32."""
-        self._kv.clear(batch.opened)
         hidden = torch.empty(len(batch.ids), self.spec.hidden_size)
         bounds = torch.tensor([(b.q_start, b.q_len, b.kv_len) for b in batch.bounds], dtype=torch.int32)
-        tables = [rotary.table(batch.positions, batch.lengths) for rotary in self._rotaries]
+        tables = [rotary.table(batch) for rotary in self._rotaries]
         step = CStep(
             ids=batch.ids.data_ptr(),
             slots=batch.slots.data_ptr(),
             page_tables=batch.page_tables.data_ptr(),
             bounds=bounds.data_ptr(),
+            opened=batch.opened.data_ptr(),
             cos=(ctypes.c_void_p * 2)(*(cos.data_ptr() for cos, _ in tables)),
             sin=(ctypes.c_void_p * 2)(*(sin.data_ptr() for _, sin in tables)),
             turned=(ctypes.c_int32 * 2)(*(cos.shape[-1] for cos, _ in tables)),
             tokens=len(batch.ids),
             slices=len(batch.bounds),
             table_width=batch.page_tables.shape[1],
+            opened_count=len(batch.opened),
             hidden=hidden.data_ptr(),
             workspace=self._space(self._library.workspace(self._weights.c, len(batch.ids))),
         )

@@ -72,6 +72,9 @@ class Draws(NamedTuple):
         return Draws(*(field[places] for field in self))
 
 
+DrawWhole = Callable[[Draws], Tensor]  # ids [R] int64 out of whole rows
+
+
 def draw_whole(draws: Draws) -> Tensor:
     """Ids [R] drawn from whole rows, in blocks of rows so that the noise needs little memory."""
     count, vocab = draws.logits.shape
@@ -109,12 +112,15 @@ def _gumbel_max(draws: Draws, rows: Tensor, ids: Tensor, scaled: Tensor) -> Tens
     return ids.new_full((count,), vocab).scatter_reduce(0, rows[wins], ids[wins], "amin")
 
 
-def draw_cut(draws: Draws) -> Tensor:
-    """Ids [R] drawn from rows with a cut: by the cheapest way that settles each row, which hangs on the row alone."""
+def draw_cut(draws: Draws, whole: DrawWhole = draw_whole) -> Tensor:
+    """Ids [R] drawn from rows with a cut: by the cheapest way that settles each row, which hangs on the row alone.
+
+    whole: how a whole row is drawn from.
+    """
     vocab = draws.logits.shape[1]
     picked = torch.full_like(draws.top_k, OPEN)
     ways: list[Callable[[Draws], Tensor]] = [partial(_draw_among, size=size) for size in CANDIDATES if size < vocab]
-    ways += [_draw_if_kept, partial(_draw_among, size=vocab)]
+    ways += [partial(_draw_if_kept, whole=whole), partial(_draw_among, size=vocab)]
     for draw in ways:
         places = (picked == OPEN).nonzero().flatten()
         if not len(places):
@@ -134,13 +140,13 @@ def _draw_among(draws: Draws, size: int) -> Tensor:
     return torch.where(settled, winners, OPEN)
 
 
-def _draw_if_kept(draws: Draws) -> Tensor:
+def _draw_if_kept(draws: Draws, whole: DrawWhole = draw_whole) -> Tensor:
     """Ids [R] drawn without order: a winner over all tokens that passes the cuts also wins among those that pass.
 
     OPEN where it does not pass, or where top_k and top_p together leave the mass unknown. Spares flat rows a sort.
     """
     logits, vocab = draws.logits, draws.logits.shape[1]
-    ids = draw_whole(draws)
+    ids = whole(draws)
     winner = logits.gather(1, ids[:, None])  # [R, 1]
     lower_ids = torch.arange(vocab, device=ids.device) < ids[:, None]
     before = (logits > winner) | ((logits == winner) & lower_ids)  # [R, V]

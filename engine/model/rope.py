@@ -13,10 +13,14 @@ from .spec import RopeSpec
 
 
 class Rotary:
-    """Makes a step's tables. A token's table depends on its own position and length, never on a neighbour."""
+    """Makes a step's tables. A token's table depends on its own position and length, never on a neighbour.
 
-    def __init__(self, rope: RopeSpec, head_dim: int, device: torch.device | str) -> None:
+    static: tables are made without asking what the lengths are, which on a GPU would wait for it.
+    """
+
+    def __init__(self, rope: RopeSpec, head_dim: int, device: torch.device | str, *, static: bool = False) -> None:
         self.rope = rope
+        self.static = static
         self.magnitude = magnitude(rope)
         self.exponents = _exponents(rope, head_dim).to(device)  # [R/2]
         self.plain = frequencies(rope, head_dim).to(device)  # [R/2], of lengths up to the edge
@@ -31,12 +35,15 @@ class Rotary:
         if not self.rope.edge:
             return self.plain
         past = lengths > self.rope.edge
-        if not past.any():
+        if not self.static and not past.any():
             return self.plain
         return torch.where(past[:, None], self._grown(lengths) if self.long is None else self.long, self.plain)
 
     def _grown(self, lengths: Tensor) -> Tensor:
-        distinct, places = lengths.clamp(min=self.rope.edge).unique(return_inverse=True)
+        lengths = lengths.clamp(min=self.rope.edge)
+        if self.static:
+            return _divided(self.rope, _dynamic(self.rope, self.exponents, lengths))
+        distinct, places = lengths.unique(return_inverse=True)
         return _divided(self.rope, _dynamic(self.rope, self.exponents, distinct))[places]
 
 

@@ -4,36 +4,38 @@ A row's token hangs on that row alone: its logits, its Row and nothing of what i
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from ..stepping.plan import NOT_FINITE
-from .draws import Draws, draw_cut, draw_whole
+from .draws import Draws, DrawWhole, draw_cut, draw_whole
 from .logit_masks import mask_bad_words, mask_early_stops, mask_to_allowed
 from .penalties import add_bias, penalize
 from .row import Row
 from .row_math import likeliest, take_rows
 
 
-def sample(logits: Tensor, rows: Sequence[Row]) -> list[int]:
+def sample(logits: Tensor, rows: Sequence[Row], whole: DrawWhole = draw_whole) -> list[int]:
     """One token id for each row of `logits` [R, V] float32, which is not changed.
 
     Temperature 0 (or up to GREEDY_TEMPERATURE) takes the likeliest token, the lowest id on ties. Ties in a cut keep
     the lowest ids. Minus infinity is never drawn; a row with any other value that is not finite, or with nothing else,
-    gives NOT_FINITE.
+    gives NOT_FINITE. whole: how whole rows are drawn from.
     """
     if not rows:
         return []
     assert logits.shape[0] == len(rows), f"{logits.shape[0]} rows of logits, {len(rows)} rows to draw"
-    finite = logits.amax(dim=-1).isfinite().tolist()  # a NaN is carried on
+    top = likeliest(logits)
+    ids, finite = top.tolist(), logits.gather(1, top[:, None]).isfinite().flatten().tolist()  # a NaN is the highest
     plain = [place for place, row in enumerate(rows) if finite[place] and not row.shaped]
     shaped = [place for place, row in enumerate(rows) if finite[place] and row.shaped]
-    drawn = _draw(logits, plain, [rows[place] for place in plain])
+    drawn = _draw(logits, ids, plain, [rows[place] for place in plain], whole)
     if shaped:
         mine = [rows[place] for place in shaped]
-        copied = logits.index_select(0, torch.tensor(shaped, device=logits.device))
-        drawn += _draw(shape(copied, mine), range(len(mine)), mine)
+        copied = shape(logits.index_select(0, torch.tensor(shaped, device=logits.device)), mine)
+        drawn += _draw(copied, likeliest(copied).tolist(), range(len(mine)), mine, whole)
     tokens = [NOT_FINITE] * len(rows)
     for place, token in zip(plain + shaped, drawn, strict=True):
         tokens[place] = token
@@ -47,13 +49,10 @@ def shape(logits: Tensor, rows: Sequence[Row]) -> Tensor:
     return logits
 
 
-def _draw(table: Tensor, places: Sequence[int], rows: Sequence[Row]) -> list[int]:
-    """A token for each of `rows`, whose logits are at `places`, which rise, in `table`."""
-    tokens = [NOT_FINITE] * len(rows)
-    if any(row.greedy for row in rows):
-        ids = likeliest(table).tolist()
-        tokens = [ids[place] for place in places]
-    for cut, draw in ((True, draw_cut), (False, draw_whole)):
+def _draw(table: Tensor, top: Sequence[int], places: Sequence[int], rows: Sequence[Row], whole: DrawWhole) -> list[int]:
+    """A token for each of `rows`, whose logits are at `places`, which rise, in `table`; top: each row's likeliest."""
+    tokens = [top[place] for place in places]
+    for cut, draw in ((True, partial(draw_cut, whole=whole)), (False, whole)):
         mine = [n for n, row in enumerate(rows) if not row.greedy and row.cut is cut]
         if mine:
             picked = draw(Draws.of(take_rows(table, [places[n] for n in mine]), [rows[n] for n in mine]))

@@ -65,7 +65,12 @@ class StepRun {
   }
 
   void layers(int me) {
-    team.each(me, step_.tokens, [&](int row) { embed(row); });
+    team.each(me, step_.tokens + step_.opened_count * model_.layer_count, [&](int n) {
+      if (n < step_.tokens)
+        embed(n);
+      else
+        clear(model_.layers[(n - step_.tokens) / step_.opened_count], (n - step_.tokens) % step_.opened_count);
+    });
     for (int n = 0; n < model_.layer_count; n++) {
       const Layer& layer = model_.layers[n];
       attention_block(me, layer);
@@ -113,6 +118,13 @@ class StepRun {
     float* to = hidden(row);
     const F16 scale = fill(model_.embedding_scale);
     for (int n = 0; n < model_.hidden; n += 16) store(to + n, widen(from + n) * scale);
+  }
+
+  // Masked slots are multiplied, too: what an earlier sequence left in a page must not be infinite or NaN.
+  void clear(const Layer& layer, int opened) {
+    const long size = (long)model_.kv_heads * model_.page_size * model_.head_dim, at = step_.opened[opened] * size;
+    std::memset(layer.keys + at, 0, sizeof(bf16) * size);
+    std::memset(layer.values + at, 0, sizeof(bf16) * size);
   }
 
   // What a block reads of the residual stream, for its first product.

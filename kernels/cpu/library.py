@@ -53,11 +53,11 @@ class CModel(Structure):
 
 class CStep(Structure):
     _fields_ = (
-        *((name, c_void_p) for name in ("ids", "slots", "page_tables", "bounds")),
+        *((name, c_void_p) for name in ("ids", "slots", "page_tables", "bounds", "opened")),
         ("cos", c_void_p * 2),
         ("sin", c_void_p * 2),
         ("turned", c_int32 * 2),
-        *((name, c_int32) for name in ("tokens", "slices", "table_width")),
+        *((name, c_int32) for name in ("tokens", "slices", "table_width", "opened_count")),
         ("hidden", c_void_p),
         ("workspace", c_void_p),
     )
@@ -82,6 +82,8 @@ class Library:
         self.product: Callable[..., None] = self._function("product", None, POINTER(CLinear), *rows, c_int32)
         attention = (POINTER(CModel), POINTER(CStep), c_int32, c_void_p, c_void_p, c_int32)
         self.attention: Callable[..., None] = self._function("attention", None, *attention)
+        each = (c_void_p,) * 4  # temperatures, keys, likeliest, results
+        self.draw: Callable[..., None] = self._function("draw", None, c_void_p, c_int32, c_int64, *each, c_int32)
         self.read_all: Callable[..., int] = self._function("read_all", c_int64, c_void_p, c_int64, c_int32)
         near = (c_int64, c_int32, c_int32, c_void_p)  # pieces, kind, threads, results
         self.multiply_near: Callable[..., int] = self._function("multiply_near", c_int64, *near)

@@ -39,10 +39,11 @@ struct Step {
   const int64_t* slots;        // [tokens] page * page_size + offset
   const int64_t* page_tables;  // [slices, table_width]
   const Bounds* bounds;        // [slices]
+  const int64_t* opened;       // [opened_count] pages that are begun and not filled: zeroed first
   const float* cos[2];         // rotary tables [tokens, turned]
   const float* sin[2];         // signed: the first half is negated
   int32_t turned[2];
-  int32_t tokens, slices, table_width;
+  int32_t tokens, slices, table_width, opened_count;
   float* hidden;               // [tokens, hidden], written
   char* workspace;
 };

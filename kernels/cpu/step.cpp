@@ -2,6 +2,7 @@
 // measurements. Each runs in up to `threads` threads. library.py has the same list.
 
 #include "decoder.h"
+#include "draw.h"
 #include "limits.h"
 
 extern "C" {
@@ -28,6 +29,12 @@ void fairstep_logits(const Model* model, const float* rows, int32_t count, float
                      int32_t threads) {
   Team team;
   team.run(threads, [&](int me) { head_logits(team, me, *model, rows, count, logits, workspace); });
+}
+
+// Ids [rows] drawn from logits [rows, vocab]: see draw.h.
+void fairstep_draw(const float* logits, int32_t rows, int64_t vocab, const double* temperatures, const int64_t* keys,
+                   const int64_t* likeliest, int64_t* ids, int32_t threads) {
+  draw_rows(threads, logits, rows, vocab, temperatures, keys, likeliest, ids);
 }
 
 // out [rows, outputs] = x [rows, inputs] times a weight.
