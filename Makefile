@@ -18,7 +18,7 @@ TYPES := .cache/types/fairstep
 .DEFAULT_GOAL := help
 .PHONY: help setup run chat test test-full check clean FORCE
 .PHONY: bench-batching bench-fairness bench-neighbour bench-deadlines bench-scheduler bench-cpu bench-startup
-.PHONY: bench-peers bench-offline
+.PHONY: bench-peers bench-offline bench-growth bench-profile bench-kernels bench-gpu
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -31,11 +31,16 @@ run: setup ## serve the default model on 127.0.0.1:8000
 chat: setup ## talk to the default model in this terminal
 	@exec $(BIN)/fairstep chat $(MODEL) $(ARGS)
 
+# Kernels are tested in processes of their own: triton interprets all it is given, or compiles all, as it was imported.
 test: $(VENV)/.ready-test ## run the tests, without the slow ones
 	$(BIN)/python -m pytest -m "not full" $(ARGS)
+	$(BIN)/python -m pytest -m "not full" tests/interpreted
+	$(BIN)/python -m pytest -m "not full" tests/compiled
 
 test-full: $(VENV)/.ready-test ## run all tests
 	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest tests/interpreted
+	$(BIN)/python -m pytest tests/compiled
 
 # An editable install is invisible to mypy, so it is shown the packages where an installation would put them.
 check: $(VENV)/.ready-check ## lint, formatting and types
@@ -62,6 +67,18 @@ bench-scheduler: setup ## what deciding costs: picks, plan and commit
 
 bench-cpu: setup ## what a step alone takes on this CPU, beside what the machine can do
 	$(BIN)/python benchmarks/cpu_step.py $(ARGS)
+
+bench-growth: setup ## how a step's cost grows: with sequences, their context, the queue
+	$(BIN)/python benchmarks/cost_growth.py $(ARGS)
+
+bench-profile: $(VENV)/.ready-test ## where each millisecond of a served decode step goes
+	$(BIN)/python benchmarks/step_profile.py $(ARGS)
+
+bench-kernels: $(VENV)/.ready-test ## the GPU kernels' speed, or their floors where there is no GPU
+	$(BIN)/python benchmarks/kernels.py $(ARGS)
+
+bench-gpu: $(VENV)/.ready-test ## all there is to check and measure on a GPU, in 15 minutes
+	$(BIN)/python benchmarks/gpu_check.py $(ARGS)
 
 bench-startup: setup ## measure start-up time and memory while serving
 	$(BIN)/python benchmarks/startup.py $(ARGS)

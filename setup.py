@@ -16,6 +16,8 @@ PACKAGES = {
     "fairstep.simulation": "engine/simulation",
     "fairstep.kernels": "kernels",
     "fairstep.kernels.cpu": "kernels/cpu",
+    "fairstep.kernels.triton": "kernels/triton",
+    "fairstep.kernels.triton.configs": "kernels/triton/configs",
 }
 
 setup(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("fairstep", "torch", "transformers", "tokenizers", "gguf", "uvicorn")
+PACKAGES = ("fairstep", "torch", "triton", "transformers", "tokenizers", "gguf", "uvicorn")
 
 
 def emit(benchmark: str, figures: Mapping[str, Any]) -> None:

@@ -18,12 +18,18 @@ QUANTIZE = ("auto", "none", "int8", "int4")
 COST_KINDS: tuple[CostKind, ...] = ("tokens", "requests", "adaptive")
 BATCHINGS = ("continuous", "static", "padded")
 DECODERS = ("auto", "fairstep", "transformers")
+DEVICES = ("auto", "cpu", "cuda")
+ATTENTIONS = ("auto", "triton", "torch")
+OVERLAPS = ("auto", "on", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 MIB = 1024**2
-# what fits a CPU, where this version computes
+# what fits a CPU
 SEATS = 32
 STEP_TOKENS = 512
 KV_MEMORY = 256 * MIB
+# what fits a GPU; keys and values get what is free there
+GPU_SEATS = 256
+GPU_STEP_TOKENS = 8192
 DETERMINISTIC_CHUNK = 256
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)\s*$", re.IGNORECASE)
 _METRIC_PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -49,13 +55,32 @@ class EngineConfig:
         "auto",
         choices=DECODERS,
     )
-    step_tokens: int | None = option("Most tokens computed in one step (default 512 on a CPU).")
-    max_seats: int | None = option("Most sequences running at once (default 32 on a CPU).")
-    kv_memory: int | None = option("Memory for keys and values, in bytes or like 256MiB.", size=True)
+    device: str = option(
+        "Where the model is computed: cpu, cuda (a GPU of NVIDIA or AMD), or auto: a GPU where torch finds one.",
+        "auto",
+        choices=DEVICES,
+    )
+    attention: str = option(
+        "What computes attention: triton (our kernels for GPUs), torch, or auto: triton on a GPU, else torch.",
+        "auto",
+        choices=ATTENTIONS,
+    )
+    overlap: str = option(
+        "Whether a step is launched before the last one is known: on, off, or auto: where a GPU computes.",
+        "auto",
+        choices=OVERLAPS,
+    )
+    step_tokens: int | None = option("Most tokens computed in one step (default 512 on a CPU, 8192 on a GPU).")
+    max_seats: int | None = option("Most sequences running at once (default 32 on a CPU, 256 on a GPU).")
+    kv_memory: int | None = option(
+        "Memory for keys and values, in bytes or like 256MiB (default 256MiB on a CPU, what is free on a GPU).",
+        size=True,
+    )
     page_size: int = option("Tokens in a page of KV memory.", 16)
     max_model_len: int | None = option("Longest prompt plus answer, in tokens (default: the model's own).")
     inter_token_target_ms: float | Literal["auto"] = option(
-        "Most a step may take beside running streams, in ms; auto: 2.5 times what they take alone, 3.5 below 50 ms.", "auto"
+        "Most a step may take beside running streams, in ms; auto: 2.5 times what they take alone, 3.5 below 50 ms.",
+        "auto",
     )
     chunk: int | None = option("Most prompt tokens of one sequence in a step (default 256 under --deterministic).")
     deterministic: bool = option(
@@ -90,13 +115,20 @@ class EngineConfig:
         "nobody expires before the deadline).",
         unset="as measured",
     )
-    workers: int = option("Worker processes (only 1 for now).", 1)
-    threads: int | None = option("Compute threads of the worker (default: the cores found).")
+    workers: int = option("Worker processes, each with the model and its own memory for keys and values.", 1)
+    worker_timeout: float = option(
+        "Seconds without a sign of life from a worker that has work, after which it is ended and started again.", 60.0
+    )
+    max_attempts: int = option("Most times that a request is computed alone when its worker dies.", 2)
+    threads: int | None = option("Compute threads of each worker (default: the cores found, shared out).")
 
     def __post_init__(self) -> None:
         _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("quantize", self.quantize, QUANTIZE)
         _check_choice("decoder", self.decoder, DECODERS)
+        _check_choice("device", self.device, DEVICES)
+        _check_choice("attention", self.attention, ATTENTIONS)
+        _check_choice("overlap", self.overlap, OVERLAPS)
         object.__setattr__(self, "kv_memory", parse_size("kv_memory", self.kv_memory))
         _check_choice("fairness", self.fairness, POLICIES)
         _check_choice("cost_model", self.cost_model, COST_KINDS)
@@ -119,8 +151,11 @@ class EngineConfig:
         check_positive("kv_memory", self.kv_memory)
         for name in ("deterministic", "prefix_cache"):
             _check_bool(name, getattr(self, name))
-        if self.workers != 1 or isinstance(self.workers, bool):
-            raise ConfigError(f"workers must be 1, not {self.workers!r}: one worker process is all there is so far")
+        for name in ("workers", "max_attempts"):
+            check_positive(name, 0 if getattr(self, name) is None else getattr(self, name))
+        _check_seconds("worker_timeout", self.worker_timeout)
+        if self.workers > 1 and self.batching != "continuous":
+            raise ConfigError(f"workers is {self.workers}, but batching {self.batching} is that of one worker")
         self._check_target()
 
     def _check_target(self) -> None:
@@ -131,19 +166,23 @@ class EngineConfig:
             raise ConfigError(f"inter_token_target_ms must be 'auto' or a positive number of ms, not {target!r}")
 
     def resolved(self, machine: Machine) -> Self:
-        """Fill what was left open for this machine, and check what belongs together. Pure."""
-        seats = self.max_seats or SEATS
+        """Fill what was left open for this machine, and check what belongs together. Pure.
+
+        kv_memory stays None on a GPU: what is free shows once the model is there.
+        """
+        gpu = self._on_gpu(machine)
+        seats = self.max_seats or (GPU_SEATS if gpu else SEATS)
         chunk = self.chunk or (DETERMINISTIC_CHUNK if self.deterministic else None)
         beside = seats - 1 + chunk if chunk and self.deterministic else seats  # a whole chunk beside the decodes
-        tokens = self.step_tokens or max(STEP_TOKENS, beside)
+        tokens = self.step_tokens or max(GPU_STEP_TOKENS if gpu else STEP_TOKENS, beside)
         full = replace(
             self,
             dtype=self._dtype(machine),
             max_seats=seats,
             step_tokens=tokens,
             chunk=chunk or tokens,
-            kv_memory=self.kv_memory or KV_MEMORY,
-            threads=self.threads or machine.cores,
+            kv_memory=self.kv_memory or (None if gpu else KV_MEMORY),
+            threads=self.threads or max(1, machine.cores // self.workers),
         )
         full._check_together()
         return full
@@ -152,7 +191,10 @@ class EngineConfig:
         if self.dtype != "auto":
             return self.dtype
         integers = self.quantize in ("int8", "int4")  # which go with bfloat16 whatever the CPU multiplies
-        return "bfloat16" if machine.bfloat16 or integers else "float32"
+        return "bfloat16" if machine.bfloat16 or integers or self._on_gpu(machine) else "float32"
+
+    def _on_gpu(self, machine: Machine) -> bool:
+        return self.device == "cuda" or (self.device == "auto" and machine.gpu)
 
     def _check_together(self) -> None:
         assert self.step_tokens and self.max_seats and self.chunk
@@ -160,6 +202,8 @@ class EngineConfig:
             raise ConfigError(
                 f"quantize {self.quantize} goes with dtype bfloat16, not {self.dtype}: leave one of them at auto"
             )
+        if self.overlap == "on" and self.batching != "continuous":
+            raise ConfigError(f"overlap on excludes batching {self.batching}: nobody joins a batch that is under way")
         if self.deterministic and self.batching == "padded":
             raise ConfigError("batching padded excludes deterministic: prompts are not cut at fixed places")
         if self.batch_size is not None and self.batch_size > self.max_seats:
@@ -197,6 +241,12 @@ class ServeConfig(EngineConfig):
     limits_store: str | None = option(
         "SQLite file that keeps counts of a month over a restart (default: none does).", file=True
     )
+    state: str | None = option(
+        "Folder that keeps answers by key, responses, files and batches over a restart (default: none does).",
+        file=True,
+    )
+    answers_kept: int = option("Most bytes of answers kept for idempotency keys.", 256 * MIB, size=True)
+    drain_seconds: float = option("Seconds that answers under way may go on after SIGTERM or SIGINT.", 10.0)
     in_process: bool = option("Run the step loop in a thread of this process: slower, one process.", False)
     log_level: str = option("Least severe messages shown: debug, info, warning or error.", "info", choices=LOG_LEVELS)
 
@@ -204,10 +254,12 @@ class ServeConfig(EngineConfig):
         EngineConfig.__post_init__(self)  # a slotted dataclass has no zero-argument super()
         object.__setattr__(self, "max_body", parse_size("max_body", self.max_body) or 0)
         object.__setattr__(self, "max_queue_bytes", parse_size("max_queue_bytes", self.max_queue_bytes))
-        for name in ("max_body", "max_queue_tokens", "max_queue_bytes"):
+        object.__setattr__(self, "answers_kept", parse_size("answers_kept", self.answers_kept) or 0)
+        for name in ("max_body", "max_queue_tokens", "max_queue_bytes", "answers_kept"):
             check_positive(name, getattr(self, name))
         for name in ("way_in_ms", "way_out_ms"):
             _check_milliseconds(name, getattr(self, name))
+        _check_seconds("drain_seconds", self.drain_seconds)
         check_positive("max_queue", 0 if self.max_queue is None else self.max_queue)
         check_positive("metrics_tenants", 0 if self.metrics_tenants is None else self.metrics_tenants)
         _check_choice("log_level", self.log_level, LOG_LEVELS)
@@ -215,7 +267,7 @@ class ServeConfig(EngineConfig):
         _check_text("host", self.host)
         if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port <= 65535:
             raise ConfigError(f"port must be an integer from 0 to 65535, not {self.port!r}")
-        for name in ("served_model_name", "tenants", "limits_store"):
+        for name in ("served_model_name", "tenants", "limits_store", "state"):
             if getattr(self, name) is not None:
                 _check_text(name, getattr(self, name))
         _check_text("metrics_prefix", self.metrics_prefix)
@@ -257,6 +309,12 @@ def _check_milliseconds(name: str, value: object) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value < 0:  # type: ignore[arg-type,operator]
         raise ConfigError(f"{name} must be a number of ms, 0 or more, not {value!r}")
+
+
+def _check_seconds(name: str, value: object) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value <= 0:  # type: ignore[arg-type,operator]
+        raise ConfigError(f"{name} must be a positive number of seconds, not {value!r}")
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

@@ -105,6 +105,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True, gc=False):
     for the first time; recomputed: tokens that an earlier attempt had computed already.
     logprobs: one for each of `tokens`, if asked for. prompt_logprobs: of the prompt's tokens at positions
     prompt_from, prompt_from + 1, ... (never position 0, which nothing predicts); a later attempt may tell them again.
+    isolated: with outcome error: a step failed, and did so again with this sequence alone.
     """
 
     seq: int
@@ -119,6 +120,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True, gc=False):
     logprobs: tuple[TokenLogprobs, ...] = ()
     prompt_logprobs: tuple[TokenLogprobs, ...] = ()
     prompt_from: int = 1
+    isolated: bool = False
 
 
 class Headroom(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -157,7 +159,8 @@ class StepRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     modelled: the step's cost by the coefficients it was planned with. decode_only: the same for its decodes alone
     (0 without decodes). target: the most `modelled` may be (0: no target, nothing decodes).
-    coefficients: those the plan was made with. padding: tokens computed for nothing, in padded batches.
+    coefficients: those the plan was made with. padding: tokens computed for nothing, in padded batches. dropped: tokens
+    computed for sequences that had ended by then, where steps are planned ahead.
     """
 
     number: int
@@ -171,6 +174,7 @@ class StepRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     plan_seconds: float = 0.0
     run_seconds: float = 0.0
     padding: int = 0
+    dropped: int = 0
 
 
 class Gauges(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -190,7 +194,8 @@ class Gauges(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Report(msgspec.Struct, frozen=True, array_like=True, tag="report", gc=False):
     """Sent after every step, after Orders that lead to no step, and every 500 ms when idle.
 
-    orders: the number of the last Orders applied. step: None when nothing ran.
+    orders: the number of the last Orders applied. step: None when nothing ran. number rises by one from 1, so that a
+    Report which comes again is recognised; 0: not numbered.
     """
 
     orders: int
@@ -199,6 +204,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag="report", gc=Fals
     gauges: Gauges
     coefficients: Coefficients
     step: StepRecord | None = None
+    number: int = 0
 
 
 class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
@@ -220,8 +226,9 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
 
     defaults: the model's own sampling defaults. seconds: load time by part. eos_ids: ids that end an answer.
     path: what computes it, "fairstep" (our decoder by torch), "cpu:LEVEL" (our decoder as a C++ step, LEVEL being what
-    it uses of the CPU) or "transformers" (the model's own code over our attention). weights: what their products
-    multiply where that is not all of `dtype`, for people.
+    it uses of the CPU), "triton" (our decoder by Triton kernels) or "transformers" (the model's own code over our
+    attention; "transformers:triton" where that is Triton's). weights: what their products multiply where that is not
+    all of `dtype`, for people.
     """
 
     model: str

@@ -2,10 +2,12 @@
 
 import os
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 CPU_TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 CPU_QUOTA = "/sys/fs/cgroup/cpu.max"
+GPU_DRIVERS = ("/dev/nvidiactl", "/dev/kfd")  # NVIDIA's and AMD's
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +16,7 @@ class Machine:
 
     cores: int = 2
     bfloat16: bool = False  # the CPU multiplies bfloat16 natively
+    gpu: bool = False  # there is a GPU, and torch is not a build without
 
     @classmethod
     def found(cls) -> "Machine":
@@ -22,6 +25,7 @@ class Machine:
         return cls(
             cores=_usable_cores(),
             bfloat16="avx512_bf16" in flags or "amx_bf16" in flags,
+            gpu=_has_gpu(),
         )
 
 
@@ -38,6 +42,16 @@ def _quota(text: str) -> int | None:
     if len(parts) != 2 or parts[0] == "max":
         return None
     return max(1, round(int(parts[0]) / int(parts[1])))
+
+
+def _has_gpu() -> bool:
+    """Whether torch will likely find a GPU, told without importing it."""
+    if not any(os.path.exists(driver) for driver in GPU_DRIVERS):
+        return False
+    try:
+        return not metadata.version("torch").endswith("+cpu")
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def cpu_flags() -> frozenset[str]:

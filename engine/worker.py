@@ -1,6 +1,7 @@
 """The worker: step loop and runner behind the door, in the caller's thread, a thread of its own or a process.
 
-It decides how, never who. `python -m fairstep.worker FD` serves one front over an open socket and ends with it.
+It decides how, never who. Where the loop plans ahead, the next step is launched before the last one is waited for.
+`python -m fairstep.worker FD` serves one front over an open socket and ends with it.
 """
 
 import logging
@@ -9,8 +10,10 @@ import select
 import signal
 import socket
 import sys
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from .clock import Clock, MonotonicClock
@@ -22,11 +25,12 @@ from .stepping.plan import StepOutput, StepPlan
 
 if TYPE_CHECKING:
     from .stepping.loop import StepLoop
-    from .stepping.plan import Runner
+    from .stepping.plan import Handle, Runner
 
 SHORT_SPIN = "4000"  # as fast as the default on two idle cores, 15 times faster with one of them taken
 CHUNK_BYTES = 1 << 20
 IDLE_SECONDS = 0.5  # an idle worker reports this often
+MOST_FAILED = 16  # runs in a row that may fail, which is more than looking for one culprit takes
 ProgressCall = Callable[[str, float], None]
 
 log = logging.getLogger(__name__)
@@ -49,6 +53,26 @@ def nothing() -> None:
     """For callers who have nothing to be done just then."""
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchFailed:
+    """The handle of a step that could not even be launched: it fails in its turn."""
+
+    error: Exception
+
+    def result(self) -> StepOutput:
+        raise self.error
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A step under way, the instant of its launch, and what its plan took, in seconds."""
+
+    plan: StepPlan
+    handle: "Handle"
+    at: float
+    plan_seconds: float
+
+
 class Worker:
     """Step loop and runner joined by direct calls."""
 
@@ -56,6 +80,11 @@ class Worker:
         self._loop = loop
         self._runner = runner
         self._clock = clock
+        self.failed_in_a_row = 0  # runs
+        self.last_failure = ""
+        self._under_way: deque[Launched] = deque()
+        self._free_since = 0.0  # the instant at which the step before was over
+        self._stalled = False  # a launch failed: nothing more is planned until what is under way has landed
 
     @property
     def has_work(self) -> bool:
@@ -65,32 +94,63 @@ class Worker:
         self._loop.apply(orders)
 
     def step(self, let_in: Callable[[], None] = nothing) -> Report:
-        """Plan, run, commit; the Report of it, or of the state when nothing can run.
+        """Launch what can be, wait for the oldest step, commit it; the Report of it, or of the state if nothing ran.
 
         `let_in` is called between run and commit, so that a cancel that came meanwhile takes the step's token back.
+        A Ctrl-C in the caller's thread leaves what is under way to the next call.
         """
+        self._stalled = self._stalled and bool(self._under_way)
+        while self._loop.can_plan and not self._stalled and self._launch():
+            pass
+        if not self._under_way:
+            return self._loop.report()
+        oldest = self._under_way[0]
+        output = self._wait(oldest)
+        over = self._clock.now()
+        let_in()
+        self._under_way.popleft()
+        run_seconds, self._free_since = over - max(oldest.at, self._free_since), over
+        if isinstance(output, str):
+            self._forget_later()
+            self.failed_in_a_row, self.last_failure = self.failed_in_a_row + 1, output
+            again = self._loop.run_again(oldest.plan, run_seconds=run_seconds)
+            return again or self._loop.fail(oldest.plan, output, run_seconds=run_seconds)
+        self.failed_in_a_row = 0
+        return self._loop.commit(oldest.plan, output, run_seconds=run_seconds, plan_seconds=oldest.plan_seconds)
+
+    def _launch(self) -> bool:
+        """Plan a step and launch it, if anything can run."""
         started = self._clock.now()
         plan = self._loop.plan()
         if not plan.slices:
-            return self._loop.report()
+            return False
         planned = self._clock.now()
+        handle: Handle
         try:
-            output = self._run(plan)
-            run_seconds = self._clock.now() - planned
-            let_in()
+            handle = self._runner.launch(plan)
+        except Exception as error:
+            handle, self._stalled = LaunchFailed(error), True
         except BaseException:  # a Ctrl-C in the caller's thread: the same tokens are planned again
             self._loop.abandon(plan)
+            self._stalled = bool(self._under_way)
             raise
-        if isinstance(output, str):
-            return self._loop.fail(plan, output, run_seconds=run_seconds)
-        return self._loop.commit(plan, output, run_seconds=run_seconds, plan_seconds=planned - started)
+        self._under_way.append(Launched(plan, handle, planned, planned - started))
+        return True
 
-    def _run(self, plan: StepPlan) -> StepOutput | str:
+    def _forget_later(self) -> None:
+        """Steps that were launched upon one that failed are worth nothing: wait for them, and plan them again."""
+        for step in reversed(self._under_way):
+            with suppress(Exception):
+                step.handle.result()
+            self._loop.abandon(step.plan)
+        self._under_way.clear()
+
+    def _wait(self, step: Launched) -> StepOutput | str:
         """The step's tokens, or why it failed: a step that raises ends its own requests, not the engine."""
         try:
-            return self._runner.launch(plan).result()
+            return step.handle.result()
         except Exception as error:
-            log.exception("step %d failed", plan.number)
+            log.exception("step %d failed", step.plan.number)
             return f"the step failed: {type(error).__name__}: {error}"
 
     def check(self) -> None:
@@ -128,6 +188,9 @@ def serve(worker: Worker, door: Door) -> None:
             report = worker.step(lambda: orders_in.take(0.0))
             stepped = report.step is not None
             door.send(report)
+            if worker.failed_in_a_row >= MOST_FAILED:  # a device may be lost until its process ends
+                door.send(Failed("worker_broken", f"{MOST_FAILED} runs in a row failed: {worker.last_failure}"))
+                return
 
 
 class _OrdersIn:

@@ -1,6 +1,7 @@
 """What stands around a StepLoop in tests: settings, admissions, a runner that models what is in every KV slot, and a
 front that keeps its own books and checks every plan and every Report against them."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from zlib import crc32
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from fairstep.door import Admit, Orders, Report, Result, Sampling, TokenLogprobs
 from fairstep.stepping.cost import Features, StepModel
 from fairstep.stepping.loop import StepLoop
-from fairstep.stepping.plan import NOT_FINITE, Slice, StepOutput, StepPlan
+from fairstep.stepping.plan import AWAITED, NOT_FINITE, Slice, StepOutput, StepPlan
 from fairstep.stepping.scheduler import AUTO_FLOOR, PROMPT_FLOOR, auto_target
 from fairstep.stepping.settings import StepSettings
 
@@ -81,9 +82,11 @@ class Ask:
 
     def next_token(self) -> int:
         """The model: a pure function of everything known."""
-        if len(self.outputs) == self.not_finite_at:
-            return NOT_FINITE
-        return (self.chain[-1] >> 40) % VOCAB
+        return self.token_after(self.chain[-1], len(self.outputs))
+
+    def token_after(self, chain: int, position: int) -> int:
+        """The output number `position`, where everything before it makes `chain`."""
+        return NOT_FINITE if position == self.not_finite_at else (chain >> 40) % VOCAB
 
     def logprobs_at(self, position: int) -> TokenLogprobs:
         """What the model says of the token at a position: a function of everything up to it."""
@@ -130,18 +133,25 @@ def control(ask: Ask, context: int) -> tuple[tuple[int, ...], str]:
 class SlotRunner:
     """Computes plans on slots: checks every slot that a slice reads before it writes its own.
 
-    A slot holds the token's chain and the length that its key was turned for (0 below the edge).
+    A slot holds the token's chain and the length that its key was turned for (0 below the edge). A token that a slice
+    awaits is the one drawn for its seat by the plan before.
     """
 
     def __init__(self, own: StepSettings, asks: dict[int, Ask]) -> None:
         self._own = own
         self._asks = asks
         self._slots: dict[int, tuple[int, int]] = {}
+        self._drawn: dict[int, tuple[int, int, int]] = {}  # seat to sequence, attempt and token, by the plan before
 
     def launch(self, plan: StepPlan) -> StepOutput:
         for piece in plan.slices:
             self._read(piece)
         drawn = [self._write(piece) for piece in plan.slices]
+        self._drawn = {
+            piece.seat: (piece.seq, piece.attempt, token)
+            for piece, token in zip(plan.slices, drawn, strict=True)
+            if token is not None
+        }
         tokens = [token for token in drawn if token is not None]
         logprobs = [
             self._logprobs(piece, token) for token, piece in zip(drawn, plan.slices, strict=True) if token is not None
@@ -155,6 +165,13 @@ class SlotRunner:
             for position in range(piece.start, piece.end):
                 self._slots[self._slot(piece, position)] = GARBAGE, 0
 
+    def poison(self, pages: Iterable[int]) -> None:
+        """Nothing may be read from these pages before it is written."""
+        size = self._own.page_size
+        for page in pages:
+            for slot in range(page * size, (page + 1) * size):
+                self._slots[slot] = GARBAGE, 0
+
     def _slot(self, piece: Slice, position: int) -> int:
         page = piece.pages[position // self._own.page_size]
         assert 1 <= page <= self._own.pages, f"sequence {piece.seq} maps page {page}"
@@ -162,12 +179,18 @@ class SlotRunner:
 
     def _read(self, piece: Slice) -> None:
         ask = self._asks[piece.seq]
-        assert piece.tokens == tuple(ask.tokens[piece.start : piece.end]), "the slice holds other tokens than are known"
-        assert piece.samples == (piece.end == len(ask.tokens) and ask.sampling.max_tokens > 0)
+        if piece.awaits:
+            assert piece.tokens == (AWAITED,) and piece.start == len(ask.tokens) and piece.samples and piece.decode
+            assert self._drawn[piece.seat][:2] == (piece.seq, piece.attempt), "nothing was drawn for this seat"
+        else:
+            assert piece.tokens == tuple(ask.tokens[piece.start : piece.end]), "a slice holds other tokens"
+            assert piece.samples == (piece.end == len(ask.tokens) and ask.sampling.max_tokens > 0)
         remembers = piece.samples and ask.sampling.needs_history
         assert (piece.known, piece.prompt_len) == ((tuple(ask.tokens), len(ask.prompt)) if remembers else ((), 0))
         asked = piece.sampling.prompt_logprobs >= 0
         assert piece.targets == (ask.prompt[piece.start + 1 : piece.end + 1] if asked else ())
+        if piece.awaits and self._drawn[piece.seat][2] == NOT_FINITE:
+            return  # what came before is garbage, and so will this be
         for position in range(piece.start):
             found = self._slots.get(self._slot(piece, position))
             right = ask.chain[position + 1], self._right_length(ask, position)
@@ -176,11 +199,14 @@ class SlotRunner:
     def _write(self, piece: Slice) -> int | None:
         """The token drawn, or None for a slice that doesn't sample."""
         ask = self._asks[piece.seq]
-        token = ask.next_token() if piece.samples else None
+        fed = (self._drawn[piece.seat][2],) if piece.awaits else piece.tokens
+        chain = self._slots[self._slot(piece, piece.start - 1)][0] if piece.start else ask.chain[0]
+        chains = [chain := mix(chain, token) for token in fed]
+        token = ask.token_after(chain, piece.position) if piece.samples else None
         for position in range(piece.start, piece.end):
             length = self._scaled(max(position + 1, piece.stretch))
             assert length == self._right_length(ask, position), f"sequence {piece.seq} is turned wrongly at {position}"
-            chain = GARBAGE if token == NOT_FINITE else ask.chain[position + 1]
+            chain = GARBAGE if token == NOT_FINITE else chains[position - piece.start]
             self._slots[self._slot(piece, position)] = chain, length
         return token
 
@@ -199,16 +225,51 @@ class SlotRunner:
     def _logprobs(self, piece: Slice, token: int) -> TokenLogprobs | None:
         if token == NOT_FINITE or piece.sampling.logprobs < 0:
             return None
-        ask = self._asks[piece.seq]
-        return TokenLogprobs((token,), (-(mix(ask.chain[-1], token) % 1000) / 100,), 1)
+        chain, _ = self._slots[self._slot(piece, piece.end - 1)]
+        return TokenLogprobs((token,), (-(mix(chain, token) % 1000) / 100,), 1)
 
     def _prompt_logprobs(self, piece: Slice) -> tuple[TokenLogprobs, ...]:
         ask = self._asks[piece.seq]
         return tuple(ask.logprobs_at(piece.start + 1 + place) for place in range(len(piece.targets)))
 
 
+class Touched:
+    """Pages that steps under way touch: what one sequence writes no other may touch."""
+
+    def __init__(self, page_size: int) -> None:
+        self._page_size = page_size
+        self._steps: deque[list[tuple[tuple[int, int], set[int], set[int]]]] = deque()
+
+    def begin(self, plan: StepPlan) -> None:
+        """A step is launched. Its own sequences write no page that another of them touches."""
+        step = [((piece.seq, piece.attempt), *self._pages(piece)) for piece in plan.slices]
+        for owner, touched, written in step:
+            for other, others, theirs in [*step, *(each for under_way in self._steps for each in under_way)]:
+                if other != owner:
+                    shared = (written & others) | (touched & theirs)
+                    assert not shared, f"pages {shared} of sequence {other[0]} are used anew while a step touches them"
+        self._steps.append(step)
+
+    def land(self) -> None:
+        """The oldest step is over."""
+        self._steps.popleft()
+
+    def check_free(self, pages: Iterable[int]) -> None:
+        """None of these pages is touched by a step under way."""
+        touched = {page for step in self._steps for _, pages_of_slice, _ in step for page in pages_of_slice}
+        assert touched.isdisjoint(pages), "a page is free while a step touches it"
+
+    def _pages(self, piece: Slice) -> tuple[set[int], set[int]]:
+        """Those that a slice reads or writes, and those that it writes."""
+        first, last = piece.start // self._page_size, (piece.end - 1) // self._page_size
+        return set(piece.pages[: last + 1]), set(piece.pages[first : last + 1])
+
+
 class Books:
-    """A front that knows what must be true: sends Orders, runs steps, checks plans and Reports."""
+    """A front that knows what must be true: sends Orders, runs steps, checks plans and Reports.
+
+    Where the loop plans ahead, so does this: a step's output is known once the next step was launched.
+    """
 
     def __init__(self, own: StepSettings) -> None:
         self.own = own
@@ -217,12 +278,15 @@ class Books:
         self.loop = StepLoop(own, self.model)
         self.asks: dict[int, Ask] = {}
         self.runner = SlotRunner(own, self.asks)
+        self.under_way: deque[tuple[StepPlan, StepOutput]] = deque()
+        self.dropped = 0  # tokens computed for what had ended
+        self.awaited = 0  # slices whose token nobody knew when they were planned
+        self._touched = Touched(own.page_size)
         self.plans: list[StepPlan] = []
         self.reported: Report | None = None
         self.ends = 0
         self.shared = 0  # siblings that found their leader's pages
         self._not_finite = False  # somebody's pages were forgotten
-        self._oldest: int | None = None  # running before the step, by arrival
         self._newcomers: list[int] = []  # seated by the step
         self.orders = 0
         self._stale = 0
@@ -274,30 +338,68 @@ class Books:
 
     def step(self, meanwhile: Callable[[], None] | None = None, *, seconds: float = 0.0, fails: bool = False) -> bool:
         """One step, with Orders coming in meanwhile; False when nothing could run."""
-        had_work = self.loop.has_work
-        self._oldest = min((ask.seq for ask in self.having("sent") if ask.seated), default=None)
-        self._newcomers.clear()
-        plan = self.loop.plan()
-        self.loop.check()
-        assert bool(plan.slices) == had_work, "there is work and nothing runs, or the other way round"
-        if not plan.slices:
+        while self.loop.can_plan and self._launch():
+            pass
+        if not self.under_way:
             self.take(self.loop.report())
             return False
-        self._check_plan(plan)
-        output = self.runner.launch(plan)
+        plan, output = self.under_way[0]
         if meanwhile:
             meanwhile()
-        for piece in plan.slices:
-            self.asks[piece.seq].computed = piece.end
+        self.under_way.popleft()
+        self._touched.land()
+        for ask, piece in self._asking(plan):
+            ask.computed = piece.end
         if fails:
             self.runner.spoil(plan)
             self._take_failure(plan)
         else:
-            self.take(self.loop.commit(plan, output, run_seconds=seconds))
+            report = self.loop.commit(plan, output, run_seconds=seconds)
+            assert report.step is not None
+            self.dropped += report.step.dropped
+            self.take(report)
+        free = self.loop._pool._free
+        self._touched.check_free(free)
+        self.runner.poison(free)
         return True
 
+    def _launch(self) -> bool:
+        """Plan and launch a step; False when nothing can run."""
+        had_work, nothing_runs = self.loop.has_work, not self.under_way
+        oldest = min((ask.seq for ask in self.having("sent") if ask.seated), default=None)
+        self._newcomers.clear()
+        preempted = self._preempted()
+        plan = self.loop.plan()
+        preempted = self._preempted() - preempted
+        self.loop.check()
+        if nothing_runs:
+            assert bool(plan.slices) == had_work, "there is work and nothing runs, or the other way round"
+        if plan.slices:
+            self._check_plan(plan)
+            self._touched.begin(plan)
+            self.under_way.append((plan, self.runner.launch(plan)))
+        assert oldest not in preempted, "the oldest running sequence was preempted"
+        assert not (preempted and self._newcomers), "a newcomer was seated in a step that preempted"
+        return bool(plan.slices)
+
+    def _preempted(self) -> set[int]:
+        """Who was, and is not told yet."""
+        told = {result.seq for result in self.loop._results if result.outcome == "preempted"}
+        return told | {held.seq for held in self.loop._held.values() if held.leaving == "preempted"}
+
+    def _asking(self, plan: StepPlan) -> list[tuple[Ask, Slice]]:
+        """A plan's slices with their requests, as far as these still ask for them."""
+        pairs = [(self.asks[piece.seq], piece) for piece in plan.slices]
+        return [(ask, piece) for ask, piece in pairs if ask.state == "sent" and ask.attempt == piece.attempt]
+
+    def _lingering(self) -> int:
+        """Sequences that nobody asks for any more and that steps under way still compute."""
+        computed = {(piece.seq, piece.attempt) for plan, _ in self.under_way for piece in plan.slices}
+        asked = {(ask.seq, ask.attempt) for plan, _ in self.under_way for ask, _ in self._asking(plan)}
+        return len(computed - asked)
+
     def _take_failure(self, plan: StepPlan) -> None:
-        for ask in [self.asks[piece.seq] for piece in plan.slices]:
+        for ask, _ in self._asking(plan):
             if not ask.returning:
                 ask.not_finite_at = len(ask.outputs)  # for the control: it ends here
         self.take(self.loop.fail(plan, "the step failed"))
@@ -317,7 +419,10 @@ class Books:
         assert piece.attempt == ask.attempt and ask.state == "sent", "a slice for a sequence that has left"
         assert 1 <= len(piece.tokens) <= (1 if piece.decode else self.own.chunk)
         assert len(piece.pages) * self.own.page_size >= piece.end and len(set(piece.pages)) == len(piece.pages)
-        assert piece.position == len(ask.outputs) and piece.sampling == ask.sent_sampling
+        assert not ask.returning, "a slice for a sequence that is to be given back"
+        assert piece.position == len(ask.outputs) + piece.awaits and piece.sampling == ask.sent_sampling
+        assert piece.position < max(1, piece.sampling.max_tokens) and piece.end < self.context, "it was known to end"
+        self.awaited += piece.awaits
         if self.own.deterministic and not piece.decode:
             assert piece.end % self.own.chunk == 0 or piece.end == len(ask.tokens), "a chunk is cut elsewhere"
         if not ask.seated:
@@ -369,13 +474,13 @@ class Books:
         assert report.orders == self.orders
         for result in report.results:
             self._take_result(self.asks[result.seq], result)
-        sent = self.having("sent")
+        sent, lingering = self.having("sent"), self._lingering()
         waiting = [ask for ask in sent if not ask.seated]
         need = sum(-(-(len(ask.tokens) + 1) // self.own.page_size) for ask in waiting)
         gauges, headroom = report.gauges, report.headroom
-        assert headroom.seats == self.own.seats - len(sent)
+        assert headroom.seats == self.own.seats - len(sent) - lingering
         assert headroom.queued == gauges.waiting == len(waiting)
-        assert gauges.running == len(sent) - len(waiting)
+        assert gauges.running == len(sent) - len(waiting) + lingering
         assert headroom.pages == self.own.pages - gauges.pages_used - need
         assert gauges.pages_used + gauges.pages_cached <= gauges.pages_total == self.own.pages
         alone = not any(ask.group for ask in self.asks.values())
@@ -398,11 +503,8 @@ class Books:
         for token in result.tokens:
             ask.add(token)
         outgrown = self.own.rope_switches and ask.known <= self.own.rope_edge < len(ask.tokens)
-        if result.outcome == "preempted" and result.tokens:
+        if result.outcome == "preempted" and result.tokens and not self.own.ahead:
             assert outgrown, "a preempted sequence drew a token"
-        elif result.outcome == "preempted":
-            assert result.seq != self._oldest, "the oldest running sequence was preempted"
-            assert not self._newcomers, "a newcomer was seated in a step that preempted"
         if result.tokens:
             self._let_in(ask)
         if result.outcome in ("yielded", "preempted"):
@@ -443,7 +545,7 @@ class Books:
         """Send all that waits, as room is reported, and step until everything has ended; then nothing is held."""
         work = sum(len(ask.prompt) + self.context for ask in self.asks.values())
         for _ in range(4 * work * (len(self.asks) + 1) + 10):
-            if not self.having("sent") and not self.having("waiting"):
+            if not self.having("sent") and not self.having("waiting") and not self.under_way:
                 break
             self._send_what_fits()
             self.step()

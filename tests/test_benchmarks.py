@@ -1,6 +1,7 @@
 """Each benchmark runs in its smoke mode and ends in one JSON line. That it works, not what it measures."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -16,15 +17,18 @@ from replay_tiny import tiny_directory, tiny_server
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
-MODELLED = ("deadline_storm", "fairness", "scheduler")  # need no model
+MODELLED = ("deadline_storm", "fairness", "kernels", "scheduler")  # need no model
 MEASURED = (
+    "cost_growth",
     "cpu_step",
     "noisy_neighbour",
     "offline",
     "peers",
     "startup",
     "static_vs_continuous",
+    "step_profile",
 )  # need the default model
+ON_GPU = ("gpu_check",)
 
 
 def smoke(name: str, *args: str) -> dict[str, Any]:
@@ -40,19 +44,71 @@ def smoke(name: str, *args: str) -> dict[str, Any]:
 
 def test_every_benchmark_is_run_here_and_has_a_target() -> None:
     found = {path.stem for path in BENCHMARKS.glob("*.py") if "def main()" in path.read_text(encoding="utf-8")}
-    assert found == {*MODELLED, *MEASURED}
+    assert found == {*MODELLED, *MEASURED, *ON_GPU}
     targets = re.findall(r"^bench-\S+:.*\n\t.*benchmarks/(\w+)\.py", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(targets) == found
 
 
 @pytest.mark.parametrize("name", MODELLED)
 def test_what_needs_no_model_works(name: str) -> None:
+    if name == "kernels":
+        pytest.importorskip("triton", exc_type=ImportError)
     smoke(name)
+
+
+def test_without_a_gpu_its_check_says_what_it_would_do() -> None:
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+    command = [sys.executable, str(BENCHMARKS / "gpu_check.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **hidden})
+    assert done.returncode == 2, done.stderr
+    assert "Nothing was run and nothing was timed" in done.stdout
+    row = json.loads(done.stdout.splitlines()[-1])
+    assert row["gpu"] == "" and list(row["would_run"]) == ["driver", "tests", "kernels", "sweep", "model"]
+
+
+@pytest.mark.full
+def test_the_check_of_a_gpu_is_rehearsed_without_one(tmp_path: Path) -> None:
+    pytest.importorskip("triton", exc_type=ImportError)
+    row = smoke("gpu_check", "--out", str(tmp_path))
+    assert row["failed"] == [] and row["parts"]["tests"]["wrong"] == []
+    assert {way for way, rates in row["parts"]["model"]["ways"].items() if "failed" not in rates} == {
+        "ours",
+        "no graphs",
+        "no overlap",
+        "neither",
+        "torch attention",
+        "transformers",
+    }
+    assert "AttentionConfig(" in (tmp_path / "sm90.py").read_text()
 
 
 def test_batches_are_compared_on_any_model(tmp_path: Path) -> None:
     row = smoke("static_vs_continuous", str(tiny_directory(tmp_path)), "--threads", "1", "--dtype", "float32")
     assert len(row["runs"]) == 9 and row["missed"] == []
+
+
+def test_the_growth_of_a_steps_cost_is_measured_on_any_model(tmp_path: Path) -> None:
+    row = smoke("cost_growth", str(tiny_directory(tmp_path)), "--threads", "1", "--dtype", "float32")
+    curves = row["curves"]
+    assert [list(curve["microseconds"]) for curve in curves.values()] == [
+        ["1", "2", "4"],  # running
+        *[["32", "64", "128"]] * 2,  # tokens each
+        *[["0", "10", "100"]] * 2,  # waiting
+        ["10", "100"],  # from where all tenants wait
+        ["0", "10", "100"],
+    ]
+    assert {curve["expected"] for curve in curves.values()} == {"linear", "flat"}
+
+
+def test_a_step_is_profiled_in_a_servers_processes(tmp_path: Path) -> None:
+    row = smoke("step_profile", str(tiny_directory(tmp_path)), "--serve", "--threads 1 --dtype float32")
+    assert [profile["running"] for profile in row["profiles"]] == [1, 4]
+    for profile in row["profiles"]:
+        worker, front = profile["worker"]["parts"], profile["front"]["parts"]
+        assert worker.keys() >= {"plan", "inputs", "model", "head", "sampling", "commit", "report"}
+        assert front.keys() >= {"door", "books", "detokenise", "streams", "events"}
+        assert 0 < profile["share_between"] < profile["share"]
+        assert profile["milliseconds"] == pytest.approx(sum(wall for wall, _ in worker.values()), rel=1e-3)
 
 
 def test_a_neighbour_is_measured_at_any_server(tmp_path: Path) -> None:

@@ -34,6 +34,12 @@ def test_auto_takes_bfloat16_where_the_machine_multiplies_it() -> None:
     assert EngineConfig().resolved(Machine(bfloat16=True)).dtype == "bfloat16"
 
 
+def test_auto_takes_bfloat16_where_a_gpu_computes() -> None:
+    assert EngineConfig().resolved(Machine(gpu=True)).dtype == "bfloat16"
+    assert EngineConfig(device="cuda").resolved(Machine()).dtype == "bfloat16"
+    assert EngineConfig(device="cpu").resolved(Machine(gpu=True)).dtype == "float32"
+
+
 def test_integer_weights_go_with_bfloat16_on_every_machine() -> None:
     assert EngineConfig(quantize="int4").resolved(Machine(bfloat16=False)).dtype == "bfloat16"
     assert EngineConfig(quantize="none").resolved(Machine(bfloat16=False)).dtype == "float32"
@@ -73,7 +79,12 @@ def test_resolving_twice_changes_nothing(cores: int, seats: int | None, determin
         ("inter_token_target_ms", True),
         ("deterministic", "yes"),
         ("prefix_cache", 1),
-        ("workers", 2),
+        ("device", "gpu"),
+        ("attention", "flash"),
+        ("workers", 0),
+        ("worker_timeout", 0),
+        ("worker_timeout", float("inf")),
+        ("max_attempts", 0),
         ("workers", True),
         ("threads", 0),
         ("host", ""),
@@ -92,6 +103,9 @@ def test_resolving_twice_changes_nothing(cores: int, seats: int | None, determin
         ("max_queue_bytes", "much"),
         ("tenants", ""),
         ("limits_store", 3),
+        ("state", ""),
+        ("answers_kept", 0),
+        ("answers_kept", None),
         ("in_process", "no"),
         ("log_level", "loud"),
     ],

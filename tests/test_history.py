@@ -1,11 +1,14 @@
 """The step loop under random histories: submit, step, cancel, yield, failures, stale orders, on tiny pools; siblings,
 log probabilities, penalties, answers of no token, and rotary scaling by length past its edge.
 
+The plain loop and the one that plans ahead, in which all of it comes while a step is under way.
+
 The books in fakes_stepping.py check after every step that each slice reads what its own request wrote, that budgets
 and seats are kept and that answers equal those of the same request alone; here the histories are made.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -23,7 +26,7 @@ FAMILIES = (
 )
 
 
-def any_settings(pick: random.Random) -> StepSettings:
+def any_settings(pick: random.Random, ahead: int = 0) -> StepSettings:
     """Tiny everything: pools down to one sequence, budgets down to one token a seat."""
     seats, chunk, page_size = pick.randint(1, 5), pick.randint(1, 9), pick.choice((1, 2, 3, 4, 8))
     context = pick.randint(3, 22)
@@ -42,6 +45,7 @@ def any_settings(pick: random.Random) -> StepSettings:
         prefix_cache=pick.random() < 0.8,
         rope_edge=pick.choice((0, 0, pick.randint(1, context))),
         rope_switches=pick.random() < 0.5,
+        ahead=ahead,
     )
 
 
@@ -62,9 +66,9 @@ def any_sampling(pick: random.Random, context: int) -> dict[str, object]:
 class History:
     """One random history. Everything is drawn from `pick`, so a seed names it."""
 
-    def __init__(self, pick: random.Random) -> None:
+    def __init__(self, pick: random.Random, ahead: int) -> None:
         self.pick = pick
-        self.books = Books(any_settings(pick))
+        self.books = Books(any_settings(pick, ahead))
         self.speed = pick.choice((0.0, 0.001, 1.0))
 
     def run(self, length: int) -> None:
@@ -147,31 +151,35 @@ class History:
         books.raw_orders(Orders(books.orders + 1, ((10**9, 1),), ((10**9, 1),)))
 
 
-def run_histories(first: int, count: int) -> int:
-    """How many siblings found their leader's pages."""
-    shared = 0
+def run_histories(first: int, count: int, ahead: int) -> Counter[str]:
+    """How many siblings found their leader's pages, and what was seen of steps planned ahead."""
+    seen: Counter[str] = Counter()
     for seed in range(first, first + count):
         pick = random.Random(seed)
         try:
-            history = History(pick)
+            history = History(pick, ahead)
             history.run(pick.randint(5, 45))
         except Exception as error:
             error.add_note(f"history of seed {seed}")
             raise
-        shared += history.books.shared
-    return shared
+        books = history.books
+        seen.update(shared=books.shared, awaited=books.awaited, dropped=books.dropped)
+    return seen
 
 
-@pytest.mark.parametrize("first", range(0, 4000, 1000))
-def test_random_histories_end_each_request_once_and_lose_no_page(first: int) -> None:
-    assert run_histories(first, 1000) > 10
+@pytest.mark.parametrize(("first", "ahead"), [*((first, 0) for first in range(0, 4000, 1000)), (0, 1), (1000, 1)])
+def test_random_histories_end_each_request_once_and_lose_no_page(first: int, ahead: int) -> None:
+    seen = run_histories(first, 1000, ahead)
+    assert seen["shared"] > 10
+    assert (seen["awaited"] > 1000 and seen["dropped"] > 100) if ahead else not seen["awaited"] + seen["dropped"]
 
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("ahead", (0, 1))
 @pytest.mark.parametrize("first", range(10**6, 10**6 + 40_000, 4_000))
-def test_many_more_random_histories(first: int) -> None:
-    run_histories(first, 4_000)
+def test_many_more_random_histories(first: int, ahead: int) -> None:
+    run_histories(first, 4_000, ahead)
 
 
 class Machine(RuleBasedStateMachine):
@@ -191,6 +199,7 @@ class Machine(RuleBasedStateMachine):
         prefix_cache=st.booleans(),
         rope_edge=st.integers(0, 12),
         rope_switches=st.booleans(),
+        ahead=st.integers(0, 1),
     )
     def begin(
         self,

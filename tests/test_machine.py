@@ -30,3 +30,26 @@ def test_a_machine_that_tells_nothing_counts_its_cpus(monkeypatch: pytest.Monkey
     monkeypatch.setattr(machine, "_read", lambda path: "")
     monkeypatch.setattr(machine.os, "sched_getaffinity", lambda pid: {4, 5, 6}, raising=False)
     assert machine._usable_cores() == 3
+
+
+@pytest.mark.parametrize(
+    ("drivers", "torch", "gpu"),
+    [
+        (["/dev/nvidiactl"], "2.13.0+cu130", True),
+        (["/dev/kfd"], "2.13.0", True),
+        (["/dev/nvidiactl"], "2.13.0+cpu", False),
+        ([], "2.13.0", False),
+        (["/dev/kfd"], None, False),
+    ],
+)
+def test_a_gpu_is_one_that_torch_was_built_for(
+    drivers: list[str], torch: str | None, gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(package: str) -> str:
+        if torch is None:
+            raise machine.metadata.PackageNotFoundError(package)
+        return torch
+
+    monkeypatch.setattr(machine.os.path, "exists", lambda path: path in drivers)
+    monkeypatch.setattr(machine.metadata, "version", version)
+    assert machine._has_gpu() is gpu

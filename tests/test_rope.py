@@ -212,3 +212,26 @@ def test_magnitude_multiplies_cos_and_sin() -> None:
     larger = rotary_table(torch.arange(4), frequencies(RopeSpec(), 64), 1.5)
     for a, b in zip(plain, larger, strict=True):
         torch.testing.assert_close(b, a * 1.5)
+
+
+@pytest.mark.parametrize("rope", [*DYNAMIC, longrope(32, factor=4.0), YARN], ids=named)
+def test_a_static_table_is_the_one_that_asks_for_lengths(rope: RopeSpec) -> None:
+    for tokens in (AROUND_THE_EDGE, AROUND_THE_EDGE[:2]):
+        positions, lengths = torch.tensor(tokens).T
+        for got, wanted in zip(
+            Rotary(rope, 32, "cpu", static=True).table(positions, lengths),
+            Rotary(rope, 32, "cpu").table(positions, lengths),
+            strict=True,
+        ):
+            torch.testing.assert_close(got, wanted, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("head_dim", [8, 12])
+def test_interleaved_pairs_turn_as_complex_numbers_do(head_dim: int) -> None:
+    positions, angles = torch.arange(5), torch.arange(5)[:, None] * torch.tensor([1.0, 0.1, 0.01, 0.001])
+    x = torch.randn(5, 3, head_dim, generator=torch.Generator().manual_seed(0))
+    table = rotary_table(positions, torch.tensor([1.0, 0.1, 0.01, 0.001]))
+    turned = torch.view_as_complex(x[..., :8].unflatten(-1, (4, 2))) * torch.polar(torch.ones(5, 4), angles)[:, None]
+    got = rotate(x, *table, interleaved=True)
+    torch.testing.assert_close(got[..., :8], torch.view_as_real(turned).flatten(-2))
+    assert torch.equal(got[..., 8:], x[..., 8:])

@@ -16,7 +16,7 @@ def attempt(known: int, prompt: int) -> Sequence:
 
 def test_without_an_edge_no_length_matters() -> None:
     plain, sequence = RopeLengths(), attempt(known=30, prompt=20)
-    assert (plain.stretch(sequence), plain.regime(sequence), plain.outgrown(sequence)) == (0, 0, False)
+    assert (plain.stretch(sequence), plain.regime(sequence), plain.outgrown(sequence, 30)) == (0, 0, False)
 
 
 @pytest.mark.parametrize(("prompt", "regime"), [(9, 0), (10, 0), (11, 11), (15, 15)])
@@ -37,8 +37,9 @@ def test_longrope_is_outgrown_by_the_first_token_past_the_edge_and_only_then() -
     grown = []
     for token in range(4):
         sequence.take(token, context=100)
-        grown.append((len(sequence.tokens), LONGROPE.outgrown(sequence), DYNAMIC.outgrown(sequence)))
+        length = len(sequence.tokens)
+        grown.append((length, LONGROPE.outgrown(sequence, length), DYNAMIC.outgrown(sequence, length)))
     assert grown == [(9, False, False), (10, False, False), (11, True, False), (12, True, False)]
     beyond = attempt(known=11, prompt=8)
     beyond.take(1, context=100)
-    assert not LONGROPE.outgrown(beyond)
+    assert not LONGROPE.outgrown(beyond, 12)

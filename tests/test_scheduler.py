@@ -397,12 +397,17 @@ def test_removing_a_sequence_frees_its_seat_and_pages_wherever_it_is() -> None:
     assert bench.pool.held == 0
 
 
-def test_a_sequence_being_computed_cannot_be_removed() -> None:
+def test_a_sequence_being_computed_keeps_seat_and_pages_until_it_has_landed() -> None:
     bench = Bench()
     sequence = bench.add(1, 3)
-    bench.plan()
-    with pytest.raises(AssertionError, match="being computed"):
-        bench.scheduler.remove(sequence)
+    (piece,) = bench.plan().slices
+    sequence.depart(piece)
+    bench.scheduler.remove(sequence)
+    assert (sequence.state, sequence.seat, len(sequence.pages)) == ("ended", 0, 1)
+    assert not bench.plan().slices, "it gets no more"
+    sequence.land(piece)
+    bench.scheduler.remove(sequence)
+    assert (sequence.state, sequence.seat, bench.pool.held) == ("gone", -1, 0)
 
 
 def test_a_slice_that_draws_under_a_penalty_knows_the_history_and_no_other_does() -> None:

@@ -31,15 +31,22 @@ class Attention(Protocol):
 
 
 class Backend(Protocol):
-    """Makes a step's attention."""
+    """Makes a step's attention over KVMemory."""
 
     def begin(self, batch: StepBatch) -> Attention: ...
+
+    def use(self, kv: KVMemory, *, longest: int) -> None:
+        """Compute over `kv` from the next step on, for sequences of up to `longest` tokens."""
+        ...
 
 
 class TorchBackend:
     """Attention by torch's own operations over KVMemory."""
 
     def __init__(self, kv: KVMemory) -> None:
+        self.kv = kv
+
+    def use(self, kv: KVMemory, *, longest: int) -> None:
         self.kv = kv
 
     def begin(self, batch: StepBatch) -> "TorchAttention":

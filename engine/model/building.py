@@ -5,28 +5,38 @@ import gc
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from ..clock import Clock, MonotonicClock
-from ..config import EngineConfig
+from ..config import KV_MEMORY, EngineConfig
 from ..door import Ready
 from ..errors import ConfigError, ModelError
 from ..kernels.cpu.build import CannotBuild
 from ..kernels.cpu.library import Library, best_library
 from ..machine import cpu_flags
 from ..stepping.settings import StepSettings
-from .backend import TorchBackend
+from .backend import Backend, TorchBackend
 from .cpu_decoder import CpuDecoder, cannot_compute
+from .cpu_draws import CpuDraws
 from .decoder import Decoder
+from .device_choice import DeviceChoice, choose_device
+from .device_memory import allocate, free_room, step_bytes
+from .draws import DrawWhole, draw_whole
 from .fields import NotOurs
-from .kv import KVMemory, pages_for
+from .kv import LEAST_PAGES, KVMemory, page_bytes, pages_for
 from .loading import WEIGHTS, load, read_spec
+from .memory_plan import Wish, plan_memory
 from .runner import CausalModel, TorchRunner
 from .sources import Source, resolve
 from .spec import LayerShape, ModelSpec, RopeSpec
 
+if TYPE_CHECKING:
+    from .device_runner import DeviceRunner
+    from .triton_backend import TritonBackend
+
+CPU = torch.device("cpu")
 Progress = Callable[[str, float], None]
 COMPILING = "compiling the C++ step, once for this machine"
 
@@ -69,7 +79,10 @@ class Served(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A model over pages. path, weights: Ready's."""
+    """A model over pages, by `backend` where others can take their place. path, weights: Ready's.
+
+    whole: as in sampler.sample.
+    """
 
     path: str
     spec: Served
@@ -79,6 +92,8 @@ class Built:
     parameters: int
     notes: tuple[str, ...]
     weights: str = ""
+    whole: DrawWhole = draw_whole
+    backend: Backend | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +102,13 @@ class Builder:
 
     config: EngineConfig
     dtype: torch.dtype
-    device: torch.device
+    place: DeviceChoice
     progress: Progress
     watch: Stopwatch
+
+    @property
+    def device(self) -> torch.device:
+        return self.place.device
 
     def build(self, source: Source) -> Built:
         """By the path that the config asks for; auto: by our decoder where it can. Raises ModelError or ConfigError."""
@@ -115,16 +134,29 @@ class Builder:
         parameters = loaded.parameters
         self.watch.lap("weights")
         kv = self._pages(loaded.spec, settings)
+        triton, lost = self._triton(kv, settings)
+        notes = (*notes, *lost)
+        if triton:
+            from .fused_decoder import FusedDecoder  # which imports triton
+
+            model: CausalModel = FusedDecoder(loaded.spec, loaded.tensors, triton)
+            notes = (*notes, *self._unpacked())
+            return Built("triton", loaded.spec, model, kv, settings, parameters, notes, backend=triton)
         if library is None:
-            decoder = Decoder(loaded.spec, loaded.tensors, TorchBackend(kv))
-            return Built("fairstep", loaded.spec, decoder, kv, settings, parameters, (*notes, *self._lost(reason)))
+            backend = TorchBackend(kv)
+            model = Decoder(loaded.spec, loaded.tensors, backend)
+            notes = (*notes, *self._lost(reason))
+            return Built("fairstep", loaded.spec, model, kv, settings, parameters, notes, backend=backend)
         threads = self.config.threads or 1
-        model = CpuDecoder(loaded.spec, loaded.tensors, kv, library, threads, loaded.blocks, quantize)
+        packed = CpuDecoder(loaded.spec, loaded.tensors, kv, library, threads, loaded.blocks, quantize)
         path = f"cpu:{library.level.name}"
-        return Built(path, loaded.spec, model, kv, settings, parameters, notes, model.weights)
+        whole = CpuDraws(library, threads)
+        return Built(path, loaded.spec, packed, kv, settings, parameters, notes, packed.weights, whole)
 
     def _library(self, spec: ModelSpec) -> tuple[Library | None, str]:
         """The C++ step where it can compute the model, which is in bfloat16; else why not."""
+        if self.device.type != "cpu" or self.place.attention != "torch":
+            return None, "it computes on a CPU"
         reason = cannot_compute(spec, self.config.page_size, self.dtype)
         if reason is not None:
             return None, reason
@@ -140,9 +172,32 @@ class Builder:
 
     def _lost(self, reason: str) -> tuple[str, ...]:
         """Notes on what torch does less well. Nothing is lost in formats that are torch's anyway."""
+        if self.device.type != "cpu":
+            return self._unpacked()
         if self.dtype is not torch.bfloat16:
             return ()
         return (f"computed by torch, which is slower than fairstep's C++ step{self._whole()}: {reason}",)
+
+    def _unpacked(self) -> tuple[str, ...]:
+        """A note where integer weights were asked for in vain."""
+        if self.config.quantize not in ("int8", "int4"):
+            return ()
+        return (
+            f"integer weights are those of fairstep's C++ step on a CPU: quantize {self.config.quantize} is not used",
+        )
+
+    def _triton(self, kv: KVMemory, settings: StepSettings) -> "tuple[TritonBackend | None, tuple[str, ...]]":
+        """Attention by our Triton kernels where they were chosen and can read such pages; else a note on why not."""
+        if self.place.attention != "triton":
+            return None, ()
+        from .triton_backend import TritonBackend, cannot_attend  # which imports triton
+
+        reason = cannot_attend(kv)
+        if reason is None:
+            return TritonBackend(kv, sequences=settings.seats, longest=settings.context), ()
+        if self.config.attention == "triton":
+            raise ConfigError(f"attention is triton, but {reason}: set it to auto or torch")
+        return None, (f"attention by torch, which is slower than our kernels: {reason}",)
 
     def _whole(self) -> str:
         """What a note on another path adds."""
@@ -168,11 +223,37 @@ class Builder:
         spec = replace(spec, kv_layers=tuple(layer.shape for layer in layers))
         settings, notes = step_settings(spec, self.config, self.dtype)
         kv = self._pages(spec, settings)
-        model = TransformersModel(pretrained, layers, TorchBackend(kv), self.dtype)
+        triton, lost = self._triton(kv, settings)
+        backend = triton or TorchBackend(kv)
+        model = TransformersModel(pretrained, layers, backend, self.dtype)
         parameters = sum(parameter.numel() for parameter in pretrained.parameters())
         note = f"computed by transformers' own code, slower than fairstep's decoder{self._whole()}: {reason}"
-        notes = (note, *notes)
-        return Built("transformers", spec, model, kv, settings, parameters, notes)
+        notes = (note, *notes, *lost)
+        path = "transformers:triton" if triton else "transformers"
+        return Built(path, spec, model, kv, settings, parameters, notes, backend=backend)
+
+    def fitted(self, built: Built, kv_memory: int | None) -> Built:
+        """With the pages that a GPU has room for, of at most `kv_memory` bytes if given. Raises ConfigError."""
+        backend = built.backend
+        assert backend is not None, "a GPU's models compute by a backend"
+        spec, seats, step_tokens = built.spec, built.settings.seats, built.settings.step_tokens
+        page = page_bytes(spec.kv_layers, self.config.page_size, self.dtype)
+        room = free_room(self.device)
+
+        def takes(tokens: int) -> int | None:
+            settings = replace(built.settings, step_tokens=tokens)
+            backend.use(built.kv, longest=settings.context)  # without what it kept of the try before
+            return step_bytes(lambda: runner_of(built, settings), settings, self.device)
+
+        plan = plan_memory(Wish(kv_memory, page, seats, step_tokens), room, takes)
+        chunk = min(built.settings.chunk, plan.step_tokens)
+        config = replace(self.config, max_seats=plan.seats, step_tokens=plan.step_tokens, chunk=chunk)
+        rope = spec.rope if isinstance(spec, ModelSpec) else None
+        kv = allocate(lambda pages: self._pages(spec, replace(built.settings, pages=pages)), plan.kv_memory // page)
+        settings, notes = step_settings(spec, replace(config, kv_memory=kv.pages * page), self.dtype, rope)
+        backend.use(kv, longest=settings.context)
+        notes = tuple(dict.fromkeys((*built.notes, *notes, *plan.notes)))  # the settings' own may be there already
+        return replace(built, kv=kv, settings=settings, notes=notes)
 
     def _pages(self, spec: Served, settings: StepSettings) -> KVMemory:
         return KVMemory(
@@ -186,7 +267,7 @@ class Builder:
 
 def build_runner(
     model: str, config: EngineConfig, progress: Progress, clock: Clock | None = None
-) -> tuple[TorchRunner, StepSettings, Ready]:
+) -> "tuple[TorchRunner | DeviceRunner, StepSettings, Ready]":
     """Load `model` (alias, directory, .gguf file or hub id) under a resolved config.
 
     `progress` hears what is done and the done part. Sets torch's thread count for the whole process.
@@ -195,14 +276,44 @@ def build_runner(
     assert config.threads, "the config must be resolved"
     watch = Stopwatch(clock or MonotonicClock())
     torch.set_num_threads(config.threads)
-    builder = Builder(config, usable_dtype(config.dtype), torch.device("cpu"), progress, watch)
-    built = builder.build(resolve(model))
+    place = choose_device(config.device, config.attention)
+    on_gpu, kv_memory = place.device.type != "cpu", config.kv_memory
+    config = replace(config, kv_memory=None if on_gpu else kv_memory or KV_MEMORY)
+    builder = Builder(config, usable_dtype(config.dtype, place.device), place, progress, watch)
+    try:
+        built = builder.build(resolve(model))
+    except torch.cuda.OutOfMemoryError as error:
+        raise ModelError(f"{model} does not fit the GPU's memory: take a smaller model or dtype ({error})") from error
     release_memory()
     watch.lap("decoder")
-    runner = TorchRunner(built.model, built.kv)
+    if on_gpu:
+        built = builder.fitted(built, kv_memory)
+        watch.lap("memory")
+    runner = runner_of(built, built.settings)
     runner.warm_up()
     watch.lap("warm up")
-    return runner, built.settings, _ready(model, built, builder)
+    ahead = steps_ahead(config, overlaps=runner.overlaps)
+    return runner, replace(built.settings, ahead=ahead), _ready(model, built, builder)
+
+
+def runner_of(built: Built, settings: StepSettings) -> "TorchRunner | DeviceRunner":
+    """What runs the steps of a model that was built. Padded batches have more slices than there are seats."""
+    if built.path != "triton" or settings.padded:
+        return TorchRunner(built.model, built.kv, built.whole)
+    from .cuda_runner import CudaRecorder
+    from .device_runner import DeviceRunner  # which imports triton
+    from .fused_decoder import FusedDecoder
+
+    assert isinstance(built.model, FusedDecoder)
+    recorder = CudaRecorder() if built.model.device.type != "cpu" else None
+    return DeviceRunner(built.model, built.kv, settings, recorder)
+
+
+def steps_ahead(config: EngineConfig, *, overlaps: bool) -> int:
+    """StepSettings.ahead: by the config, or where the runner overlaps steps; static batches are never planned ahead."""
+    if config.overlap == "auto":
+        return int(overlaps and config.batching == "continuous")
+    return int(config.overlap == "on")
 
 
 def step_settings(
@@ -210,17 +321,21 @@ def step_settings(
 ) -> tuple[StepSettings, tuple[str, ...]]:
     """The step loop's numbers for this model, and notes for people on what limits them. Raises ConfigError.
 
-    rope: what turns its positions, where that may depend on a sequence's length.
+    rope: what turns its positions, where that may depend on a sequence's length. Without kv_memory there are as few
+    pages as can be, and they limit nothing.
     """
-    assert config.kv_memory and config.max_seats and config.step_tokens and config.chunk, "the config must be resolved"
-    pages = pages_for(
-        spec.kv_layers,
-        kv_memory=config.kv_memory,
-        page_size=config.page_size,
-        seats=config.max_seats,
-        dtype=dtype,
-    )
-    context, notes = _context(spec, config.max_model_len, pages * config.page_size)
+    assert config.max_seats and config.step_tokens and config.chunk, "the config must be resolved"
+    pages, pool = LEAST_PAGES, spec.context
+    if config.kv_memory is not None:
+        pages = pages_for(
+            spec.kv_layers,
+            kv_memory=config.kv_memory,
+            page_size=config.page_size,
+            seats=config.max_seats,
+            dtype=dtype,
+        )
+        pool = pages * config.page_size
+    context, notes = _context(spec, config.max_model_len, pool)
     target = config.inter_token_target_ms
     settings = StepSettings(
         step_tokens=config.step_tokens,
@@ -240,17 +355,16 @@ def step_settings(
     return settings, notes
 
 
-def usable_dtype(name: str) -> torch.dtype:
+def usable_dtype(name: str, device: torch.device = CPU) -> torch.dtype:
     """The torch dtype of a resolved setting. Raises ConfigError where this torch cannot compute with it."""
     dtype = DTYPES[name]
-    probe = torch.ones(2, 2, dtype=dtype)
+    probe = torch.ones(2, 2, dtype=dtype, device=device)
     try:
         torch.nn.functional.scaled_dot_product_attention(probe[None], probe[None], probe[None])
         torch.nn.functional.linear(probe, probe)
     except RuntimeError as error:
-        raise ConfigError(
-            f"dtype {name} cannot be computed with on this CPU by torch {torch.__version__}: use float32 ({error})"
-        ) from error
+        where = f"on this {device.type.upper()} by torch {torch.__version__}"
+        raise ConfigError(f"dtype {name} cannot be computed with {where}: use float32 ({error})") from error
     return dtype
 
 
@@ -276,9 +390,7 @@ def _context(spec: Served, asked: int | None, pool: int) -> tuple[int, tuple[str
 
 
 def _ready(model: str, built: Built, builder: Builder) -> Ready:
-    spec, settings, notes = built.spec, built.settings, built.notes
-    if torch.cuda.is_available():
-        notes = (*notes, "a CUDA device is present but not used: this version computes on the CPU")
+    spec, settings, notes = built.spec, built.settings, (*builder.place.notes, *built.notes)
     return Ready(
         model=model,
         architecture=spec.architecture,

@@ -4,13 +4,11 @@ is in the ModelSpec. Knows no sequence and no page.
 Weights that read the same input are joined; the residual stream, norms, rotary tables and logits are float32.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..kernels.activation import act_mul
 from ..kernels.linear import Linear
 from ..kernels.norm import rms_norm
 from ..kernels.paged_attention import AttentionKind
@@ -18,16 +16,10 @@ from ..kernels.rope import rotate
 from .backend import Attention, Backend
 from .batch import StepBatch
 from .rope import Rotary
-from .spec import Activation, ModelSpec
+from .spec import ModelSpec
 from .tensor_shapes import NORM_NAMES
 
 Table = tuple[Tensor, Tensor]  # cos and signed sin, see kernels.rope
-
-ACTIVATIONS: Mapping[Activation, Callable[[Tensor], Tensor]] = {
-    "silu": F.silu,
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-}
 
 
 class Tensors:
@@ -97,13 +89,12 @@ class MLPBlock:
     def __init__(self, spec: ModelSpec, index: int, tensors: Tensors) -> None:
         at = f"model.layers.{index}.mlp"
         inputs = ["gate_up_proj"] if spec.fused_gate_up else ["gate_proj", "up_proj"]
-        self.activation = ACTIVATIONS[spec.activation]
+        self.activation = spec.activation
         self.gate_up = tensors.linear(*(f"{at}.{name}" for name in inputs), bias=spec.mlp_bias)
         self.down = tensors.linear(f"{at}.down_proj", bias=spec.mlp_bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        gate, up = self.gate_up(x).chunk(2, dim=-1)  # [T, intermediate] each
-        return self.down(self.activation(gate).mul_(up))
+        return self.down(act_mul(self.gate_up(x), self.activation))
 
 
 class Layer:
@@ -165,7 +156,7 @@ class Decoder:
     def hidden(self, batch: StepBatch) -> Tensor:
         """Compute a step and keep its keys and values. Returns what `logits` takes: [T, hidden] float32."""
         attention = self.backend.begin(batch)
-        tables = self._tables(batch)
+        tables = self._tables(batch.positions, batch.lengths)
         hidden = F.embedding(batch.ids, self.embedding).to(torch.float32)
         if self.embedding_scale != 1.0:
             hidden = hidden * self.embedding_scale
@@ -176,19 +167,23 @@ class Decoder:
     @torch.inference_mode()
     def logits(self, rows: Tensor) -> Tensor:
         """Logits [R, vocab] float32 of some rows [R, hidden] of `hidden`."""
+        return self.logits_of_normed(rms_norm(rows, self.norm, self.spec.norm_eps, self.dtype))
+
+    def logits_of_normed(self, rows: Tensor) -> Tensor:
+        """rows [R, hidden] in the model's dtype, by the last norm -> [R, vocab] float32."""
         if not len(rows):
-            return rows.new_empty(0, self.spec.vocab_size)
-        logits = self.head(rms_norm(rows, self.norm, self.spec.norm_eps, self.dtype)).to(torch.float32)
+            return rows.new_empty(0, self.spec.vocab_size, dtype=torch.float32)
+        logits = self.head(rows).to(torch.float32)
         if self.spec.logit_scale != 1.0:
             logits = logits * self.spec.logit_scale
         cap = self.spec.logit_softcap
         return (logits / cap).tanh_().mul_(cap) if cap else logits
 
-    def _tables(self, batch: StepBatch) -> list[Table | None]:
-        """For each layer what turns its queries and keys; None where nothing does."""
+    def _tables(self, positions: Tensor, lengths: Tensor) -> list[Table | None]:
+        """For each layer what turns its queries and keys; None where nothing does. positions, lengths: StepBatch's."""
         spec = self.spec
-        everywhere = self.rotary.table(batch.positions, batch.lengths)
-        local = self.local_rotary.table(batch.positions, batch.lengths) if self.local_rotary else everywhere
+        everywhere = self.rotary.table(positions, lengths)
+        local = self.local_rotary.table(positions, lengths) if self.local_rotary else everywhere
         windows = spec.windows or (0,) * spec.layers
         turning = spec.rotary_layers or (True,) * spec.layers
         return [

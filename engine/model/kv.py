@@ -13,6 +13,8 @@ from ..kernels.cpu.memory import zeros
 from ..stepping.pages import NULL_PAGE
 from .spec import LayerShape
 
+LEAST_PAGES = 2
+
 
 def page_bytes(layers: Sequence[LayerShape], page_size: int, dtype: torch.dtype) -> int:
     """Bytes of one page over all layers."""
@@ -25,7 +27,7 @@ def pages_for(layers: Sequence[LayerShape], *, kv_memory: int, page_size: int, s
     Raises ConfigError when they are fewer than two, or than one for each seat.
     """
     size = page_bytes(layers, page_size, dtype)
-    pages, needed = kv_memory // size, max(2, seats)
+    pages, needed = kv_memory // size, max(LEAST_PAGES, seats)
     if pages < needed:
         raise ConfigError(
             f"kv_memory ({kv_memory} bytes) holds {pages} pages of {page_size} tokens, {size} bytes each, but "

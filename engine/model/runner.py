@@ -12,6 +12,8 @@ from ..door import Sampling, TokenLogprobs
 from ..stepping.pages import NULL_PAGE
 from ..stepping.plan import Slice, StepOutput, StepPlan
 from .batch import StepBatch, batch_of
+from .draws import DrawWhole, draw_whole
+from .feedback import Feedback
 from .kv import KVMemory
 from .logprobs import prompt_logprobs, token_logprobs
 from .row import Row
@@ -46,19 +48,28 @@ class FinishedStep:
 
 
 class TorchRunner:
-    """A stepping.plan.Runner. `kv` is the memory that the model's backend writes to."""
+    """A stepping.plan.Runner. `kv` is the memory that the model's backend writes to. whole: as in sampler.sample.
 
-    def __init__(self, model: CausalModel, kv: KVMemory) -> None:
+    overlaps: whether steps are better launched ahead; here each is computed before launch() returns.
+    """
+
+    overlaps = False
+
+    def __init__(self, model: CausalModel, kv: KVMemory, whole: DrawWhole = draw_whole) -> None:
         self.model = model
         self.kv = kv
+        self._whole = whole
+        self._feedback = Feedback()
 
     @torch.inference_mode()
     def launch(self, plan: StepPlan) -> FinishedStep:
         """Compute a plan with at least one slice. Raises what torch raises; pages of the plan are then undefined."""
-        slices = plan.slices + plan.padding
+        slices = self._feedback.fed(plan.slices) + plan.padding
         batch = batch_of(slices, self.kv.page_size, self.model.device)
         hidden = self.model.hidden(batch)
-        tokens, logprobs = self._draw(hidden, batch, [part for part in slices if part.samples])
+        sampling = [part for part in slices if part.samples]
+        tokens, logprobs = self._draw(hidden, batch, sampling)
+        self._feedback.keep(sampling, tokens)
         if plan.padding:
             self.kv.clear_null_page()
             drawn = sum(part.samples for part in plan.slices)
@@ -68,7 +79,7 @@ class TorchRunner:
     def warm_up(self, lengths: tuple[int, ...] = (1, 1, 16)) -> None:
         """Run a few slices on the null page, so that the first request doesn't pay for what torch sets up lazily."""
         for length in lengths:
-            self.launch(StepPlan(0, (_blank_slice(length, self.kv.page_size),)))
+            self.launch(StepPlan(0, (blank_slice(length, self.kv.page_size),)))
         self.kv.clear_null_page()
 
     def check(self) -> None:
@@ -81,7 +92,8 @@ class TorchRunner:
         if not sampling:
             return (), ()
         logits = self.model.logits(hidden[batch.logit_rows])
-        tokens = sample(logits, [Row(part.sampling, part.position, part.known, part.prompt_len) for part in sampling])
+        rows = [Row(part.sampling, part.position, part.known, part.prompt_len) for part in sampling]
+        tokens = sample(logits, rows, self._whole)
         counts = [part.sampling.logprobs for part in sampling]
         asked = max(counts) >= 0
         return tuple(tokens), tuple(token_logprobs(logits, tokens, counts)) if asked else ()
@@ -100,7 +112,8 @@ class TorchRunner:
         return tuple(tuple(islice(each, len(part.targets))) for part in slices) if found else ()
 
 
-def _blank_slice(length: int, page_size: int) -> Slice:
-    """Some tokens of no sequence."""
+def blank_slice(length: int, page_size: int, sampling: Sampling | None = None, seat: int = -1) -> Slice:
+    """Some tokens of no sequence, on the null page."""
     pages = (NULL_PAGE,) * -(-length // page_size)
-    return Slice(0, 0, 0, (0,) * length, pages, samples=True, position=0, sampling=Sampling(), decode=length == 1)
+    how, decode = sampling or Sampling(), length == 1
+    return Slice(0, 0, 0, (0,) * length, pages, samples=True, position=0, sampling=how, decode=decode, seat=seat)

@@ -3,49 +3,40 @@
 It owns the sequences held here, by seq, and joins scheduler, pages, prefix cache and step model.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 from msgspec.structs import replace
 
 from ..door import (
     Admit,
-    Coefficients,
     Gauges,
     Headroom,
     Orders,
     Outcome,
     Report,
     Result,
-    SliceRecord,
     StepRecord,
     TokenLogprobs,
 )
-from .cost import Features, StepModel
+from .bisection import Bisection
+from .cost import StepModel
+from .flights import Flight, Flights
 from .pages import PagePool
 from .plan import Slice, StepOutput, StepPlan
 from .prefix import PrefixCache
 from .rope_lengths import RopeLengths
 from .scheduler import Scheduler
-from .sequence import Sequence
+from .sequence import Leaving, Sequence
 from .settings import StepSettings
 from .telling import BROKEN, NOTHING, Drawn, drawn_by, prompt_logprobs_of, told_of
 
-Leaving = Literal["cancelled", "yielded"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Flight:
-    """A step between plan and commit."""
-
-    plan: StepPlan
-    sequences: list[Sequence]
-    features: Features
-    coefficients: Coefficients
-
 
 class StepLoop:
-    """plan() and commit() in turn, apply() at any time. One thread."""
+    """plan() and commit() in turn, apply() at any time. One thread.
+
+    With StepSettings.ahead a plan may be made before the last one is committed. It counts on every sequence to go on
+    that is not known to end; whoever ends all the same has its later slice dropped.
+    """
 
     def __init__(self, settings: StepSettings, model: StepModel) -> None:
         self._context = min(settings.context, settings.pool_tokens)
@@ -55,15 +46,21 @@ class StepLoop:
         self._rope = RopeLengths(settings.rope_edge, settings.rope_switches)
         self._cache = PrefixCache(self._pool, enabled=settings.prefix_cache, rope=self._rope)
         self._scheduler = Scheduler(settings, model, self._pool, self._cache)
+        self._bisection = Bisection(model, self._rope)
         self._held: dict[int, Sequence] = {}
         self._results: list[Result] = []
-        self._flight: _Flight | None = None
-        self._steps = self._orders = self._preemptions = self._stale = 0
+        self._flights = Flights(settings.ahead)
+        self._steps = self._orders = self._preemptions = self._stale = self._reports = 0
 
     @property
     def has_work(self) -> bool:
-        """Whether a sequence is running or waiting here: then plan() has slices."""
+        """Whether a sequence is running or waiting here: then plan() has slices, if no step is under way."""
         return bool(self._scheduler.running or self._scheduler.waiting)
+
+    @property
+    def can_plan(self) -> bool:
+        """Whether no step, or none too many, is under way."""
+        return self._flights.can_begin and not (self._bisection.is_active and len(self._flights))
 
     def apply(self, orders: Orders) -> None:
         """Cancel, give back, admit, in this order; also while a step is in flight.
@@ -81,8 +78,8 @@ class StepLoop:
 
     def plan(self) -> StepPlan:
         """The next step; without slices when nothing can run, and then no commit follows."""
-        assert self._flight is None, "the step before was not committed"
-        draft = self._scheduler.plan()
+        assert self.can_plan, "the step before was not committed"
+        draft = self._bisection.draft() or self._scheduler.plan()
         for victim in draft.preempted:
             del self._held[victim.seq]
             self._results.append(replace(told_of(victim), outcome="preempted"))
@@ -92,29 +89,52 @@ class StepLoop:
         self._steps += 1
         costs = draft.modelled, draft.decode_only, draft.target
         plan = StepPlan(self._steps, tuple(draft.slices), *costs, tuple(draft.padding))
-        self._flight = _Flight(plan, draft.sequences, draft.features, self._model.coefficients)
+        self._flights.begin(Flight(plan, draft.sequences, draft.features, self._model.coefficients))
         return plan
 
     def commit(self, plan: StepPlan, output: StepOutput, *, run_seconds: float, plan_seconds: float = 0.0) -> Report:
-        """Take in a step's tokens: append them, end sequences, name full pages, learn the step's time."""
-        flight = self._land(plan)
+        """Take in the oldest step's tokens: append them, end sequences, name full pages, learn the step's time."""
+        flight = self._flights.land(plan)
         drawn, prompt_logprobs = drawn_by(plan, output), prompt_logprobs_of(plan, output)
-        for told in zip(flight.sequences, plan.slices, drawn, prompt_logprobs, strict=True):
-            self._commit_slice(*told)
+        dropped = 0
+        for sequence, piece, its, prompt in zip(flight.sequences, plan.slices, drawn, prompt_logprobs, strict=True):
+            if sequence.state == "ended":
+                dropped += len(piece.tokens)
+                self._scheduler.remove(sequence)
+            else:
+                self._commit_slice(sequence, piece, its, prompt)
+        self._bisection.ran()
         self._model.observe(flight.features, run_seconds)
-        return self._report(_record(flight, run_seconds, plan_seconds))
+        return self._report(flight.record(run_seconds, plan_seconds, dropped))
+
+    def run_again(self, plan: StepPlan, *, run_seconds: float = 0.0) -> Report | None:
+        """The one step under way could not be computed: nothing of it is taken in, and its halves are planned next.
+
+        None: there is nothing to part any more, and it is to fail().
+        """
+        flight = self._flights.newest
+        going_on = [sequence for sequence in flight.sequences if sequence.state != "ended" and not sequence.leaving]
+        if not self._bisection.split(plan, going_on):
+            return None
+        self.abandon(plan)
+        return self._report(flight.record(run_seconds, 0.0, 0))
 
     def fail(self, plan: StepPlan, message: str, *, run_seconds: float = 0.0) -> Report:
         """Instead of commit: the step could not be computed. Its sequences end in error, and no others."""
-        flight = self._land(plan)
+        flight = self._flights.land(plan)
         for sequence in flight.sequences:
-            self._end(told_of(sequence), sequence, sequence.leaving or "error", message)
-        return self._report(_record(flight, run_seconds, 0.0))
+            told = replace(told_of(sequence), isolated=self._bisection.is_culprit(sequence))
+            self._end(told, sequence, sequence.leaving or "error", message)
+        return self._report(flight.record(run_seconds, 0.0, 0))
 
     def abandon(self, plan: StepPlan) -> None:
-        """Instead of commit: forget that the step was planned. Its tokens stay pending; who was leaving leaves."""
-        for sequence in self._land(plan).sequences:
-            if sequence.leaving:
+        """Forget the newest step: it was not computed. Its tokens stay pending; who was leaving leaves."""
+        for sequence in self._flights.call_back(plan).sequences:
+            if sequence.in_flight:
+                continue
+            if sequence.state == "ended":
+                self._scheduler.remove(sequence)
+            elif sequence.leaving:
                 self._end(told_of(sequence), sequence, sequence.leaving)
 
     def report(self) -> Report:
@@ -125,12 +145,10 @@ class StepLoop:
         """Assert every owner's rules; for tests and idle moments."""
         self._scheduler.check()
         here = [*self._scheduler.running, *self._scheduler.waiting]
-        flying = self._flight.sequences if self._flight else []
-        assert [s for s in here if s.in_flight] == sorted(flying, key=lambda s: s.age), "flags and flight disagree"
+        self._flights.check(here)
         for sequence in here:
-            held = self._held.get(sequence.seq) is sequence
-            assert held or sequence.leaving, f"sequence {sequence.seq} is here and nobody asks for it"
-            assert sequence.in_flight or not sequence.leaving, f"sequence {sequence.seq} should have left"
+            asked_for = self._held.get(sequence.seq) is sequence or sequence.leaving
+            assert asked_for or sequence.state == "ended", f"sequence {sequence.seq} is here and nobody asks for it"
         assert all(s.state != "gone" for s in self._held.values()), "a sequence is held and not here"
 
     def _admit(self, admit: Admit) -> None:
@@ -159,7 +177,7 @@ class StepLoop:
             )
         return None
 
-    def _leave(self, seq: int, attempt: int, outcome: Leaving) -> None:
+    def _leave(self, seq: int, attempt: int, outcome: Literal["cancelled", "yielded"]) -> None:
         sequence = self._held.get(seq)
         if sequence is None or sequence.attempt != attempt or sequence.leaving in ("cancelled", outcome):
             self._stale += 1
@@ -168,18 +186,10 @@ class StepLoop:
         else:
             self._end(told_of(sequence), sequence, outcome)
 
-    def _land(self, plan: StepPlan) -> _Flight:
-        flight = self._flight
-        assert flight is not None and flight.plan is plan, "this plan is not in flight"
-        self._flight = None
-        for sequence in flight.sequences:
-            sequence.in_flight = False
-        return flight
-
     def _commit_slice(self, sequence: Sequence, piece: Slice, drawn: Drawn, prompt: tuple[TokenLogprobs, ...]) -> None:
         sequence.computed = piece.end
         broken = drawn[0] == BROKEN
-        if broken or sequence.leaving:
+        if broken or sequence.leaving in ("cancelled", "yielded"):
             drawn = NOTHING
         told = told_of(sequence, piece, drawn, prompt)
         if broken:
@@ -188,11 +198,11 @@ class StepLoop:
             self._end(told, sequence, sequence.leaving or "error", message)
             return
         self._cache.register(sequence)
-        if sequence.leaving:
-            self._end(told, sequence, sequence.leaving)
-        elif told.tokens:
+        if told.tokens:
             self._take(told, sequence)
-        elif sequence.pending:
+        elif sequence.leaving:
+            self._end(told, sequence, sequence.leaving)
+        elif sequence.computed < len(sequence.tokens):
             self._results.append(told)
         else:
             self._end(told, sequence, "length")  # it draws nothing
@@ -202,15 +212,18 @@ class StepLoop:
         outcome = sequence.take(told.tokens[0], self._context)
         if outcome is not None:
             self._end(told, sequence, outcome)
-        elif self._rope.outgrown(sequence):
-            self._preemptions += 1
+        elif sequence.leaving or self._rope.outgrown(sequence, len(sequence.tokens)):
             self._end(told, sequence, "preempted")
         else:
             self._results.append(told)
 
     def _end(self, told: Result, sequence: Sequence, outcome: Outcome | Leaving, error: str | None = None) -> None:
-        """Take a sequence out of every book; say so, with what is told of it, unless it was cancelled."""
+        """Take a sequence out of every book; say so, with what is told of it, unless cancelled or said before."""
+        told_before = sequence.state == "ended"
         self._scheduler.remove(sequence)
+        if told_before:
+            return
+        self._preemptions += outcome == "preempted"
         if self._held.get(sequence.seq) is sequence:
             del self._held[sequence.seq]
         if outcome != "cancelled":
@@ -220,6 +233,7 @@ class StepLoop:
 
     def _report(self, step: StepRecord | None) -> Report:
         results, self._results = tuple(self._results), []
+        self._reports += 1
         return Report(
             orders=self._orders,
             results=results,
@@ -227,6 +241,7 @@ class StepLoop:
             gauges=self._gauges(),
             coefficients=self._model.coefficients,
             step=step,
+            number=self._reports,
         )
 
     def _headroom(self) -> Headroom:
@@ -249,21 +264,3 @@ class StepLoop:
             prefix_hits=self._cache.hits,
             stale_orders=self._stale,
         )
-
-
-def _record(flight: _Flight, run_seconds: float, plan_seconds: float) -> StepRecord:
-    plan = flight.plan
-    filled = sum([len(piece.tokens) for piece in plan.padding if not piece.decode])
-    return StepRecord(
-        number=plan.number,
-        slices=tuple([SliceRecord(s.seq, s.attempt, s.start, len(s.tokens), s.decode) for s in plan.slices]),
-        prompt_tokens=flight.features.prompt - filled,
-        decode_tokens=sum([piece.decode for piece in plan.slices]),
-        modelled=plan.modelled,
-        decode_only=plan.decode_only,
-        target=plan.target,
-        coefficients=flight.coefficients,
-        plan_seconds=plan_seconds,
-        run_seconds=run_seconds,
-        padding=sum([len(piece.tokens) for piece in plan.padding]),
-    )

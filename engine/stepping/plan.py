@@ -11,6 +11,7 @@ import msgspec
 from ..door import Sampling, TokenLogprobs
 
 NOT_FINITE = -1  # in StepOutput.tokens: this row's logits were not finite
+AWAITED = -2  # in Slice.tokens: the step before draws it
 
 
 class Slice(msgspec.Struct, frozen=True, gc=False):  # one is made for every token: a dataclass takes ten times as long
@@ -23,6 +24,9 @@ class Slice(msgspec.Struct, frozen=True, gc=False):  # one is made for every tok
     sampling.needs_history.
     targets: prompt tokens to report log probabilities of; targets[i] is the token after the range's token number i.
     stretch: rotary scaling that depends on length takes the token at position p for one of max(p + 1, stretch) tokens.
+    seat: the sequence's place among those that run, below StepSettings.seats, its own until no step under way computes
+    it; -1: of no sequence. awaits: its one token, AWAITED here, is what the step launched before this one draws for its
+    seat; `known`, if set, goes up to the token before it.
     """
 
     seq: int
@@ -38,6 +42,8 @@ class Slice(msgspec.Struct, frozen=True, gc=False):  # one is made for every tok
     prompt_len: int = 0
     targets: tuple[int, ...] = ()
     stretch: int = 0
+    seat: int = -1
+    awaits: bool = False
 
     @property
     def end(self) -> int:
@@ -75,10 +81,16 @@ class StepOutput:
 class Handle(Protocol):
     """A step under way."""
 
-    def result(self) -> StepOutput: ...
+    def result(self) -> StepOutput:
+        """Wait for the step; may be called again. Raises what went wrong with it."""
+        ...
 
 
 class Runner(Protocol):
-    """Computes steps: tensors, kernels, sampler. Owns KV memory and the device."""
+    """Computes steps in the order of their launch: tensors, kernels, sampler. Owns KV memory and the device.
+
+    Where StepSettings.ahead is not 0, launch() is called while the step before runs, and a slice may await a token of
+    it. After a launch that raised, nothing is awaited until all steps have landed.
+    """
 
     def launch(self, plan: StepPlan) -> Handle: ...

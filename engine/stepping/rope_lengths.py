@@ -30,6 +30,6 @@ class RopeLengths:
             return 0
         return 1 if self.switches else length
 
-    def outgrown(self, sequence: Sequence) -> bool:
-        """Whether an attempt began below the edge, is past it now, and so must be computed anew."""
-        return self.switches and sequence.known <= self.edge < len(sequence.tokens)
+    def outgrown(self, sequence: Sequence, length: int) -> bool:
+        """Whether an attempt began below the edge, is past it with so many tokens, and so must be computed anew."""
+        return self.switches and sequence.known <= self.edge < length

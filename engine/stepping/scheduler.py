@@ -97,12 +97,13 @@ class StepBudget:
 class Draft:
     """A step as decided: slices, their sequences in the same order, and who lost seat and pages for it.
 
-    padding: as in StepPlan; `features` count it.
+    short: somebody needed a page that was not free, so nobody is seated. padding: as in StepPlan; `features` count it.
     """
 
     slices: list[Slice] = field(default_factory=list)
     sequences: list[Sequence] = field(default_factory=list)
     preempted: list[Sequence] = field(default_factory=list)
+    short: bool = False
     padding: list[Slice] = field(default_factory=list)
     features: Features = field(default_factory=Features)
     modelled: float = 0.0
@@ -113,7 +114,6 @@ class Draft:
         """Let a sequence compute a slice in this step."""
         self.slices.append(piece)
         self.sequences.append(sequence)
-        sequence.in_flight = True
 
 
 class Scheduler:
@@ -124,12 +124,14 @@ class Scheduler:
         beside = settings.seats - 1 if settings.deterministic else 0
         assert settings.step_tokens >= settings.chunk + beside or not settings.deterministic, "no chunk fits a step"
         self._settings = settings
+        self._context = min(settings.context, settings.pool_tokens)
         self._model = model
         self._pool = pool
         self._cache = cache
         self._rope = RopeLengths(settings.rope_edge, settings.rope_switches)
         self.running: list[Sequence] = []
         self.waiting: deque[Sequence] = deque()
+        self._free_seats = list(range(settings.seats - 1, -1, -1))
         self._padding = Padding(settings.page_size, settings.chunk) if settings.padded else None
         self._mixed = 0  # steps in a row with prompts beside decodes
 
@@ -138,14 +140,21 @@ class Scheduler:
         self.waiting.append(sequence)
 
     def remove(self, sequence: Sequence) -> None:
-        """Take a sequence out wherever it is; its pages are free or cached afterwards."""
-        assert not sequence.in_flight, f"sequence {sequence.seq} is being computed"
+        """Take a sequence out wherever it is; its pages are free or cached afterwards.
+
+        One that steps under way compute keeps seat and pages, and is to be taken out again when the last has landed.
+        """
+        if sequence.in_flight:
+            sequence.state = "ended"
+            return
         if sequence.state == "waiting":
             self.waiting.remove(sequence)
         else:
             place = bisect_left(self.running, sequence.age, key=_age)
             assert self.running[place] is sequence, f"sequence {sequence.seq} is not running"
             del self.running[place]
+            self._free_seats.append(sequence.seat)
+            sequence.seat = -1
         self._pool.release(sequence.pages)
         sequence.state = "gone"
 
@@ -161,7 +170,7 @@ class Scheduler:
         decodes = self._grow_decodes(draft)
         for sequence in decodes:
             draft.add(sequence, decode_slice(sequence, self._rope.stretch(sequence)))
-        context = sum([sequence.computed for sequence in decodes]) + len(decodes)
+        context = sum([piece.start for piece in draft.slices]) + len(decodes)
         rows = len(decodes)
         if self._padding and decodes:
             draft.padding = self._padding.ended(self.running)
@@ -170,10 +179,10 @@ class Scheduler:
         budget = StepBudget(self._settings, self._model, Features(0, rows, context))
         if not self._is_control(budget):
             self._fill(draft, budget)
-            prompts = sorted([sequence for sequence in self.running if not sequence.decodes], key=_rank)
+            prompts = sorted([s for s in self.running if not s.decodes and self._goes_on(s)], key=_rank)
             parts = self._prompt_parts(draft, budget, prompts)
             self._continue_prompts(draft, budget, prompts, parts)
-            if not draft.preempted and not self._settings.static:
+            if not draft.short and not self._settings.static:
                 self._seat_newcomers(draft, budget, parts)
         self._mixed = self._mixed + 1 if budget.target and budget.features.prompt else 0
         draft.features = budget.features
@@ -197,19 +206,43 @@ class Scheduler:
         No slice is made yet, so none is taken back.
         """
         page_size = self._pool.page_size
-        decodes = [sequence for sequence in self.running if sequence.decodes]
+        decodes = [s for s in self.running if s.decodes and (not s.in_flight or self._goes_on(s))]
         for sequence in decodes:
-            if sequence.computed == len(sequence.pages) * page_size:
+            if sequence.computed + sequence.flying == len(sequence.pages) * page_size:
                 self._grow(draft, sequence)
-        return [sequence for sequence in decodes if sequence.state == "running"] if draft.preempted else decodes
+        return [s for s in decodes if self._has_room(s)] if draft.short else decodes
+
+    def _goes_on(self, sequence: Sequence) -> bool:
+        """Whether another slice of it is to be planned, by all that is known while steps are under way."""
+        if not sequence.in_flight:
+            return True
+        if sequence.leaving or sequence.state == "ended" or not sequence.pending:
+            return False
+        length = sequence.length
+        ends = sequence.is_whole(length, self._context) or self._rope.outgrown(sequence, length)
+        return not (sequence.awaited and ends)
+
+    def _has_room(self, sequence: Sequence) -> bool:
+        """Whether its next token has a page and it is to be computed: it may have been preempted."""
+        pages = len(sequence.pages) * self._pool.page_size
+        return sequence.state == "running" and not sequence.leaving and sequence.planned < pages
 
     def _grow(self, draft: Draft, sequence: Sequence) -> None:
-        """One page more, preempting where none is left, until the sequence itself is: it may have been already."""
+        """One page more, preempting where none is left, until the sequence itself is: it may have been already.
+
+        Whoever is computed just now keeps its pages until the commit, and until then nobody else is preempted.
+        """
         while sequence.state == "running" and not self._pool.can_allocate(1):
+            draft.short = True
+            if not all(map(self._goes_on, self.running)):
+                return
             victim = self._victim()
-            self.remove(victim)
-            draft.preempted.append(victim)
-        if sequence.state == "running":
+            if victim.in_flight:
+                victim.leaving = "preempted"
+            else:
+                self.remove(victim)
+                draft.preempted.append(victim)
+        if sequence.state == "running" and not sequence.leaving:
             self._pool.allocate(sequence.pages, 1)
 
     def _victim(self) -> Sequence:
@@ -234,12 +267,12 @@ class Scheduler:
 
         Fixed chunks are never cut. Newcomers count as far as they could be seated.
         """
-        sharing = [*prompts, *(self._comers() if not draft.preempted and not self._settings.static else ())]
+        sharing = [*prompts, *(self._comers() if not draft.short and not self._settings.static else ())]
         if self._settings.deterministic or len({(s.tier, s.tenant) for s in sharing}) < 2:
             return {}
         chunk = self._settings.chunk
         wants = (Want(s.tier, s.tenant, s.weight, min(s.pending, chunk)) for s in sharing)
-        return part_tokens(budget.left(sharing[0].computed), wants)
+        return part_tokens(budget.left(sharing[0].planned), wants)
 
     def _comers(self) -> list[Sequence]:
         """Those in front of `waiting` that seats and pages hold, prefix hits not counted."""
@@ -261,12 +294,12 @@ class Scheduler:
             tells = sequence.tells_prompt
             key = sequence.tier, sequence.tenant
             most = min(sequence.pending, parts.get(key, sequence.pending))
-            length = budget.grant(sequence.computed, most, least, tells=tells) if most else 0
+            length = budget.grant(sequence.planned, most, least, tells=tells) if most else 0
             if length > 0:
                 if parts:
                     parts[key] -= length
                 sequence.turns += budget.target > 0.0
-                budget.spend(sequence.computed, length, tells=tells)
+                budget.spend(sequence.planned, length, tells=tells)
                 draft.add(sequence, prompt_slice(sequence, length, self._rope.stretch(sequence)))
 
     def _seat_newcomers(self, draft: Draft, budget: StepBudget, parts: dict[Key, int]) -> None:
@@ -309,16 +342,19 @@ class Scheduler:
         self._cache.use(sequence, hits)
         self._pool.allocate(sequence.pages, fresh)
         sequence.state = "running"
+        sequence.seat = self._free_seats.pop()
         insort(self.running, sequence, key=_age)
 
     def check(self) -> None:
         """Assert that seats and order are kept and that every sequence is where its state says."""
         assert len(self.running) <= self._settings.seats, "more sequences than seats"
         assert self.running == sorted(self.running, key=_age), "running sequences are not in order"
-        assert all(sequence.state == "running" for sequence in self.running)
+        assert all(s.state == "running" or (s.state == "ended" and s.in_flight) for s in self.running)
         assert all(sequence.state == "waiting" and not sequence.pages for sequence in self.waiting)
         for sequence in (*self.running, *self.waiting):
             sequence.check()
             self._cache.check(sequence)
-            assert len(sequence.pages) >= self._pool.needed(sequence.computed), "computed tokens have no page"
+            assert len(sequence.pages) >= self._pool.needed(sequence.planned), "computed tokens have no page"
+        seats = [*self._free_seats, *(sequence.seat for sequence in self.running)]
+        assert sorted(seats) == list(range(self._settings.seats)), "a seat is lost, or taken twice"
         self._pool.check(sequence.pages for sequence in self.running)

@@ -6,32 +6,39 @@ No phases: a step gives a sequence tokens until what is computed catches up with
 from typing import Literal
 
 from ..door import Admit, Outcome, Sampling
+from .plan import Slice
 
-State = Literal["waiting", "running", "gone"]
+State = Literal["waiting", "running", "ended", "gone"]
+Leaving = Literal["cancelled", "yielded", "preempted"]
 
 
 class Sequence:
-    """One attempt. `pages` is written by the PagePool alone, `state` by the Scheduler, the rest by the StepLoop.
+    """One attempt. The PagePool alone writes `pages`, the Scheduler `state` and `seat`, the StepLoop the rest.
 
     tokens: the prompt, outputs of earlier attempts, then what this attempt drew. known: their number at admission.
     page_table: `pages` as they were when a slice was last made; pages are only ever added to an attempt's.
     computed: how many tokens have keys and values in `pages`. named: how many full pages the prefix cache was offered;
     digests: their chained hashes, kept so that nothing is hashed twice. hits: tokens found in the prefix cache.
-    turns: steps that gave it prompt tokens beside decodes. in_flight: a slice of it is being computed.
-    leaving: it was cancelled or yielded meanwhile and goes at commit.
+    turns: steps that gave it prompt tokens beside decodes.
+    in_flight: how many steps under way compute a slice of it; flying: how many tokens those compute; awaited: how many
+    they draw, which nobody knows yet. Until they have landed it keeps seat and pages.
+    leaving: it was cancelled, yielded or preempted meanwhile, gets no more slices and goes at commit.
+    state: `ended` is one that ended while later steps compute it: they are dropped.
     draws: it may draw a token at all; otherwise its prompt alone is computed. tells_prompt: log probabilities of its
     prompt are asked for, so that all of it must be computed. remembers: what it draws depends on all tokens so far.
-    decodes: its next slice is a decode, as this attempt has drawn a token, so exactly that one is pending. What was
-    known at admission is prompt work, also its last token and also after a preemption.
+    decodes: its next slice is a decode, as this attempt has drawn or draws a token, so exactly that one is pending.
+    What was known at admission is prompt work, also its last token and also after a preemption.
     """
 
     __slots__ = (
         "age",
         "attempt",
+        "awaited",
         "computed",
         "decodes",
         "digests",
         "draws",
+        "flying",
         "group",
         "hits",
         "in_flight",
@@ -45,6 +52,7 @@ class Sequence:
         "remembers",
         "salt",
         "sampling",
+        "seat",
         "seq",
         "state",
         "tells_prompt",
@@ -81,13 +89,26 @@ class Sequence:
         self.named = 0
         self.turns = 0
         self.state: State = "waiting"
-        self.in_flight = False
-        self.leaving: Literal["cancelled", "yielded"] | None = None
+        self.seat = -1
+        self.in_flight = 0
+        self.flying = 0
+        self.awaited = 0
+        self.leaving: Leaving | None = None
+
+    @property
+    def planned(self) -> int:
+        """Tokens computed once the steps under way have landed: where the next slice begins."""
+        return self.computed + self.flying
+
+    @property
+    def length(self) -> int:
+        """Tokens known once the steps under way have landed."""
+        return len(self.tokens) + self.awaited
 
     @property
     def pending(self) -> int:
-        """Tokens known and not yet computed."""
-        return len(self.tokens) - self.computed
+        """Tokens that another slice may compute."""
+        return self.length - self.planned
 
     @property
     def outputs(self) -> int:
@@ -101,19 +122,44 @@ class Sequence:
         """
         self.tokens.append(token)
         self.decodes = True
-        sampling, outputs = self.sampling, len(self.tokens) - self.prompt_len
-        if token in sampling.stop_ids and outputs > sampling.min_tokens:
+        if token in self.sampling.stop_ids and self.outputs > self.sampling.min_tokens:
             return "stop"
-        if outputs >= sampling.max_tokens or len(self.tokens) >= context:
-            return "length"
-        return None
+        return "length" if self.is_whole(len(self.tokens), context) else None
+
+    def is_whole(self, length: int, context: int) -> bool:
+        """Whether it draws nothing more once it has so many tokens."""
+        return length - self.prompt_len >= self.sampling.max_tokens or length >= context
+
+    def depart(self, piece: Slice) -> None:
+        """A slice of it was planned."""
+        self.in_flight += 1
+        self.flying += len(piece.tokens)
+        if piece.samples:
+            self.awaited += 1
+            self.decodes = True
+
+    def land(self, piece: Slice) -> None:
+        """The oldest slice of it under way is over; what it computed and drew is not taken in yet."""
+        self.in_flight -= 1
+        self.flying -= len(piece.tokens)
+        self.awaited -= piece.samples
+
+    def call_back(self, piece: Slice) -> None:
+        """The newest slice of it under way is not computed after all."""
+        self.land(piece)
+        self.decodes = self.length > self.known
 
     def check(self) -> None:
         """Assert the counts' own rules."""
-        assert 0 <= self.computed < len(self.tokens), f"sequence {self.seq}: nothing pending"
+        assert 0 <= self.computed < len(self.tokens) or self.state == "ended", f"sequence {self.seq}: nothing pending"
         assert 1 <= self.prompt_len <= self.known <= len(self.tokens)
         assert self.page_table == tuple(self.pages[: len(self.page_table)]), f"sequence {self.seq}: pages changed"
-        assert self.decodes == (len(self.tokens) > self.known), f"sequence {self.seq}: decodes, or it does not"
-        assert self.pending == 1 or not self.decodes, f"sequence {self.seq}: drew a token before it caught up"
-        assert self.state == "running" or not self.pages, f"sequence {self.seq} is {self.state} and holds pages"
-        assert self.state == "running" or not self.in_flight, f"sequence {self.seq} is {self.state} and in flight"
+        if self.state in ("waiting", "running") and not self.leaving:
+            assert self.decodes == (self.length > self.known), f"sequence {self.seq}: decodes, or it does not"
+            assert self.pending == 1 or not self.decodes, f"sequence {self.seq}: drew a token before it caught up"
+        seated = self.state in ("running", "ended")
+        assert seated or not self.pages, f"sequence {self.seq} is {self.state} and holds pages"
+        assert seated == (self.seat >= 0), f"sequence {self.seq} is {self.state}, seat {self.seat}"
+        assert seated or not self.in_flight, f"sequence {self.seq} is {self.state} and in flight"
+        landed = not (self.flying or self.awaited or self.leaving or self.state == "ended")
+        assert self.in_flight or landed, f"sequence {self.seq} has landed and does not go on"

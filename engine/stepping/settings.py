@@ -13,6 +13,7 @@ class StepSettings:
     keeps the scaling it was computed with (dynamic).
     static: newcomers are seated only when nothing runs, so that a batch stays as it is until all of it has ended.
     padded: static, and every sequence of a batch is computed as long as the longest: see padding.py.
+    ahead: so many steps are planned and launched while an earlier one runs: 0 (the plain loop) or 1 (the overlapped).
     """
 
     step_tokens: int
@@ -28,6 +29,7 @@ class StepSettings:
     rope_switches: bool = False
     static: bool = False
     padded: bool = False
+    ahead: int = 0
 
     @property
     def pool_tokens(self) -> int:

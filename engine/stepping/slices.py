@@ -1,32 +1,34 @@
 """The slices that sequences get in a step: what a runner is told of each. Decides nothing."""
 
-from .plan import Slice
+from .plan import AWAITED, Slice
 from .sequence import Sequence
 
 
 def decode_slice(sequence: Sequence, stretch: int) -> Slice:
     """The one token that a decode computes. Like prompt_slice(), less what can only be so: it runs for every token."""
-    tokens, remembers = sequence.tokens, sequence.remembers
+    tokens, remembers, awaited = sequence.tokens, sequence.remembers, sequence.awaited
     return Slice(
         sequence.seq,
         sequence.attempt,
-        sequence.computed,
-        (tokens[-1],),
+        sequence.computed + sequence.flying,
+        (AWAITED if awaited else tokens[-1],),
         _page_table(sequence),
         True,
-        len(tokens) - sequence.prompt_len,
+        len(tokens) + awaited - sequence.prompt_len,
         sequence.sampling,
         True,
         tuple(tokens) if remembers else (),
         sequence.prompt_len if remembers else 0,
         (),
         stretch,
+        sequence.seat,
+        awaited > 0,
     )
 
 
 def prompt_slice(sequence: Sequence, length: int, stretch: int) -> Slice:
     """The next `length` tokens of what was known at admission. stretch: as in Slice."""
-    start, known = sequence.computed, len(sequence.tokens)
+    start, known = sequence.planned, len(sequence.tokens)
     samples = start + length == known and sequence.draws
     remembers = samples and sequence.remembers
     targets = sequence.tokens[start + 1 : min(start + length + 1, sequence.prompt_len)]
@@ -44,6 +46,7 @@ def prompt_slice(sequence: Sequence, length: int, stretch: int) -> Slice:
         prompt_len=sequence.prompt_len if remembers else 0,
         targets=tuple(targets) if sequence.tells_prompt else (),
         stretch=stretch,
+        seat=sequence.seat,
     )
 
 

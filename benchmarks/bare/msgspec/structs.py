@@ -1,0 +1,5 @@
+"""What fairstep imports of it."""
+
+from dataclasses import asdict, replace
+
+__all__ = ["asdict", "replace"]

@@ -1,0 +1,12 @@
+"""AMD MI300: 64 KB of LDS. First guesses, nothing timed."""
+
+from .attention import AttentionConfig, Table
+
+ATTENTION: Table = {
+    ("decode", 64): AttentionConfig(block_m=16, block_n=64, num_warps=4, num_stages=2),
+    ("decode", 128): AttentionConfig(block_m=16, block_n=32, num_warps=4, num_stages=2),
+    ("decode", 256): AttentionConfig(block_m=16, block_n=32, num_warps=4, num_stages=2),
+    ("prefill", 64): AttentionConfig(block_m=128, block_n=64, num_warps=8, num_stages=2),
+    ("prefill", 128): AttentionConfig(block_m=128, block_n=32, num_warps=8, num_stages=2),
+    ("prefill", 256): AttentionConfig(block_m=64, block_n=16, num_warps=8, num_stages=2),
+}
