@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,8 @@ def test_a_client_that_leaves_ends_what_it_waited_for(state: State, gate: Gate) 
             line = next(line for line in lines if line.startswith("data: "))
             path = f"/v1/responses/{json.loads(line.removeprefix('data: '))['response']['id']}"
             assert http.post(f"{path}/cancel").status_code == 409
+        while http.get(path).json()["status"] == "in_progress":  # until the server has seen it leave
+            time.sleep(0.01)
         gate.open.set()
         events = events_in(http.get(path, params={"stream": "true"}).text)  # to its end
         assert events[-1][0] == "response.cancelled"
