@@ -129,7 +129,9 @@ def missed(engines: Sequence[Engine], told: dict[str, dict[str, float]], columns
         if not engine.name.startswith("fairstep"):
             continue
         own_row = told[engine.name]
-        rivals = [each for each in engines if each.precision == engine.precision and each is not engine]
+        rivals = [
+            each for each in engines if each.precision == engine.precision and not each.name.startswith("fairstep")
+        ]
         for column, goal in zip(columns, GOALS.get(engine.precision, ()), strict=False):
             if own_row[column] > goal if column == "start-up" else own_row[column] < goal:
                 yield f"{engine.name}: {column} {own_row[column]:.0f}, the goal is {goal:.0f}"
