@@ -15,6 +15,7 @@ import httpx
 
 PATH = "/v1/completions"
 SECONDS = 600.0  # longest silence of a server
+IDLE_SECONDS = 1.0  # of a connection, before it is used no more: servers close theirs after 5 s
 IDS = range(1000, 20_000)  # ordinary words in every vocabulary of some size
 FORCED = {"ignore_eos": True, "return_token_ids": True}
 WORDS = ("time", "year", "people", "way", "day", "man", "thing", "woman", "life", "child", "world", "school", "state")
@@ -75,8 +76,8 @@ class StreamClient:
 
     def __init__(self, url: str, key: str = "") -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        unlimited = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        self._http = httpx.AsyncClient(base_url=url, headers=headers, timeout=SECONDS, limits=unlimited)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=IDLE_SECONDS)
+        self._http = httpx.AsyncClient(base_url=url, headers=headers, timeout=SECONDS, limits=limits)
 
     async def __aenter__(self) -> "StreamClient":
         return self
