@@ -24,12 +24,12 @@ from fairstep.kernels.cpu.memory import zeros  # noqa: E402
 from fairstep.kernels.cpu.pack import BFLOAT16, FORMS  # noqa: E402
 from fairstep.machine import Machine, cpu_flags  # noqa: E402
 from fairstep.model.backend import TorchBackend  # noqa: E402
-from fairstep.model.batch import StepBatch, batch_of  # noqa: E402
+from fairstep.model.batch import StepBatch  # noqa: E402
+from fairstep.model.computed import CausalModel  # noqa: E402
 from fairstep.model.cpu_decoder import CpuDecoder  # noqa: E402
 from fairstep.model.decoder import Decoder  # noqa: E402
 from fairstep.model.kv import KVMemory  # noqa: E402
 from fairstep.model.loading import load  # noqa: E402
-from fairstep.model.runner import CausalModel  # noqa: E402
 from fairstep.model.sources import resolve  # noqa: E402
 from fairstep.model.spec import ModelSpec  # noqa: E402
 from fairstep.stepping.plan import Slice  # noqa: E402
@@ -48,11 +48,11 @@ def decodes(count: int, context: int) -> StepBatch:
     """One token each of some sequences, whose pages lie anywhere."""
     each = -(-context // PAGE)
     pages = torch.randperm(count * each, generator=torch.Generator().manual_seed(0)) + 1
-    return batch_of([_slice(n, context - 1, 1, chosen) for n, chosen in enumerate(pages.split(each))], PAGE, CPU)
+    return StepBatch([_slice(n, context - 1, 1, chosen) for n, chosen in enumerate(pages.split(each))], PAGE, CPU)
 
 
 def prompt(length: int) -> StepBatch:
-    return batch_of([_slice(0, 0, length, torch.arange(1, 1 + -(-length // PAGE)))], PAGE, CPU)
+    return StepBatch([_slice(0, 0, length, torch.arange(1, 1 + -(-length // PAGE)))], PAGE, CPU)
 
 
 def _slice(seq: int, start: int, count: int, pages: torch.Tensor) -> Slice:

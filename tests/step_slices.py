@@ -50,7 +50,7 @@ def awaiting(piece: Slice) -> Slice:
 
 
 def assert_same(tensors: StepTensors, batch: StepBatch, slices: Sequence[Slice], page_size: int) -> None:
-    """What a step's tensors hold of its real rows and slices is what batch_of() makes."""
+    """What a step's tensors hold of its real rows and slices is what StepBatch makes."""
     rows, count = len(batch.ids), len(slices)
     for part in ("ids", "positions", "lengths", "slots"):
         assert getattr(tensors, part)[:rows].tolist() == getattr(batch, part).tolist(), part

@@ -13,7 +13,7 @@ from fairstep.door import Sampling
 from fairstep.kernels.attention_tasks import AttentionTasks, Bounds, LayerView, prepare
 from fairstep.kernels.paged_attention import PLAIN, AttentionKind
 from fairstep.model.backend import TorchBackend
-from fairstep.model.batch import batch_of
+from fairstep.model.batch import StepBatch
 from fairstep.model.kv import KVMemory
 from fairstep.model.spec import LayerShape
 from fairstep.stepping.plan import Slice
@@ -90,7 +90,7 @@ def backend(fill: float = 0.0) -> TorchBackend:
 def step(backend: TorchBackend, texts: Sequence[Text], sizes: Sequence[int]) -> None:
     """One step that gives each text up to so many tokens; what comes out is kept with the text."""
     slices = [text.next_slice(size) for text, size in zip(texts, sizes, strict=True)]
-    batch = batch_of(slices, PAGE, CPU)
+    batch = StepBatch(slices, PAGE, CPU)
     attention = backend.begin(batch)
     for index, layer in enumerate(LAYERS):
         q, k, v = (
@@ -152,7 +152,7 @@ def test_tasks_are_made_once_for_all_layers_that_see_alike(monkeypatch: pytest.M
 
     monkeypatch.setattr("fairstep.model.backend.prepare", counted)
     kv = KVMemory([LayerShape(2, 8, 8)] * 6, pages=10, page_size=PAGE, dtype=torch.float32, device=CPU)
-    batch = batch_of([Slice(0, 1, 0, (0,) * 12, (1, 2, 3), False, 0, Sampling(), False)], PAGE, CPU)
+    batch = StepBatch([Slice(0, 1, 0, (0,) * 12, (1, 2, 3), False, 0, Sampling(), False)], PAGE, CPU)
     attention = TorchBackend(kv).begin(batch)
     assert windows == []
     q, k = torch.zeros(12, 4, 8), torch.zeros(12, 2, 8)
@@ -166,7 +166,7 @@ def test_a_page_begun_again_shows_nothing_of_what_it_held(kind: AttentionKind) -
     kv = KVMemory([LayerShape(1, 8, 8)], pages=2, page_size=PAGE, dtype=torch.float32, device=CPU)
     kv.layers[0][0][1:] = torch.nan
     kv.layers[0][1][1:] = torch.inf
-    batch = batch_of([Slice(0, 1, 0, (0,), (2,), False, 0, Sampling(), True)], PAGE, CPU)
+    batch = StepBatch([Slice(0, 1, 0, (0,), (2,), False, 0, Sampling(), True)], PAGE, CPU)
     v = torch.ones(1, 1, 8)
     out = TorchBackend(kv).begin(batch)(0, v, v, v, kind)
     torch.testing.assert_close(out, v)

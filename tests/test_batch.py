@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fairstep.door import Sampling
-from fairstep.model.batch import batch_of
+from fairstep.model.batch import StepBatch
 from fairstep.stepping.plan import Slice
 
 CPU = torch.device("cpu")
@@ -30,7 +30,7 @@ def slices(draw: st.DrawFn, page_size: int) -> list[Slice]:
 @given(st.data(), st.sampled_from([1, 4, 16]))
 def test_each_token_has_its_position_and_slot(data: st.DataObject, page_size: int) -> None:
     parts = data.draw(slices(page_size))
-    batch = batch_of(parts, page_size, CPU)
+    batch = StepBatch(parts, page_size, CPU)
     positions = [p for s in parts for p in range(s.start, s.end)]
     slots = [s.pages[p // page_size] * page_size + p % page_size for s in parts for p in range(s.start, s.end)]
     assert batch.ids.tolist() == [token for s in parts for token in s.tokens]
@@ -41,7 +41,7 @@ def test_each_token_has_its_position_and_slot(data: st.DataObject, page_size: in
 @given(st.data(), st.sampled_from([1, 4, 16]))
 def test_each_slice_has_its_bounds_its_pages_and_its_row_of_logits(data: st.DataObject, page_size: int) -> None:
     parts = data.draw(slices(page_size))
-    batch = batch_of(parts, page_size, CPU)
+    batch = StepBatch(parts, page_size, CPU)
     row, rows = 0, []
     for part, bounds, table in zip(parts, batch.bounds, batch.page_tables.tolist(), strict=True):
         assert (bounds.q_start, bounds.q_len, bounds.kv_len) == (row, len(part.tokens), part.end)
@@ -58,7 +58,7 @@ def test_a_token_counts_as_one_of_a_sequence_that_ends_with_it_or_is_as_long_as_
 ) -> None:
     parts = data.draw(slices(4))
     lengths = [max(p + 1, s.stretch) for s in parts for p in range(s.start, s.end)]
-    batch = batch_of(parts, 4, CPU)
+    batch = StepBatch(parts, 4, CPU)
     assert batch.lengths.tolist() == lengths
     assert batch.lengths.dtype is torch.int64
 
@@ -66,7 +66,7 @@ def test_a_token_counts_as_one_of_a_sequence_that_ends_with_it_or_is_as_long_as_
 @given(st.data())
 def test_each_target_stands_beside_the_row_of_the_token_before_it(data: st.DataObject) -> None:
     parts = data.draw(slices(4))
-    batch = batch_of(parts, 4, CPU)
+    batch = StepBatch(parts, 4, CPU)
     pairs = [
         (bounds.q_start + index, target)
         for part, bounds in zip(parts, batch.bounds, strict=True)
@@ -85,4 +85,4 @@ def test_opened_pages_are_those_begun_and_not_filled(data: st.DataObject, page_s
             first, last = index * page_size, (index + 1) * page_size - 1
             if part.start <= first < part.end and last >= part.end:
                 opened.append(page)
-    assert batch_of(parts, page_size, CPU).opened.tolist() == opened
+    assert StepBatch(parts, page_size, CPU).opened.tolist() == opened

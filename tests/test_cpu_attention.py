@@ -71,25 +71,23 @@ class Layer:
         tables = torch.zeros(len(parts), max(len(part[0].pages) for part in parts), dtype=torch.int64)
         for row, (sequence, _, _) in enumerate(parts):
             tables[row, : len(sequence.pages)] = torch.tensor(sequence.pages)
-        owner = torch.repeat_interleave(torch.arange(len(parts)), torch.tensor(counts))
-        slots = tables[owner, positions // shape.page_size] * shape.page_size + positions % shape.page_size
         firsts = [sum(counts[:n]) for n in range(len(parts))]
         bounds = torch.tensor(
             [(first, end - start, end) for first, (_, start, end) in zip(firsts, parts, strict=True)], dtype=torch.int32
         )
         cos, sin = table(positions, shape)
         step = CStep(
-            slots=slots.data_ptr(),
             page_tables=tables.data_ptr(),
             bounds=bounds.data_ptr(),
             cos=(ctypes.c_void_p * 2)(cos.data_ptr()),
             sin=(ctypes.c_void_p * 2)(sin.data_ptr()),
             turned=(ctypes.c_int32 * 2)(shape.turned),
+            by_token=(ctypes.c_int32 * 2)(1),
             tokens=len(positions),
             slices=len(parts),
             table_width=tables.shape[1],
         )
-        space = torch.empty(self.library.workspace(self.model, len(positions)), dtype=torch.uint8)
+        space = torch.empty(self.library.workspace(self.model, len(positions), 0), dtype=torch.uint8)
         step.workspace = space.data_ptr()
         out = torch.empty(len(positions), shape.heads, shape.dim, dtype=torch.bfloat16)
         self.library.attention(self.model, step, 0, qkv.data_ptr(), out.data_ptr(), threads)

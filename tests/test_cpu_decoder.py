@@ -1,6 +1,7 @@
 """The decoder as one C++ call a step, in every build: near the float32 reference for every family, and a row's result
 the same to the last bit whatever is computed beside it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace as changed
 from itertools import pairwise
@@ -14,14 +15,14 @@ from torch import Tensor
 from cpu_libraries import LEVELS, library
 from fairstep.door import Sampling
 from fairstep.model.backend import TorchBackend
-from fairstep.model.batch import StepBatch, batch_of
+from fairstep.model.batch import StepBatch
+from fairstep.model.computed import CausalModel, computed
 from fairstep.model.cpu_decoder import CpuDecoder, cannot_compute
 from fairstep.model.decoder import Decoder
 from fairstep.model.kv import KVMemory
 from fairstep.model.loading import LoadedModel, load
-from fairstep.model.runner import CausalModel
 from fairstep.model.sources import resolve
-from fairstep.stepping.plan import Slice
+from fairstep.stepping.plan import NOT_FINITE, Slice
 from tiny_models import FAMILIES, tiny_family, tiny_llama
 
 CPU = torch.device("cpu")
@@ -68,7 +69,7 @@ def part(seq: int, start: int, end: int) -> Slice:
 
 
 def batch(*parts: Slice) -> StepBatch:
-    return batch_of(parts, PAGE, CPU)
+    return StepBatch(parts, PAGE, CPU)
 
 
 def logits(model: CausalModel, parts: Sequence[Slice]) -> Tensor:
@@ -191,3 +192,37 @@ def test_a_page_is_cleared_when_a_step_begins_it(level: str, llama: LoadedModel)
         block[:, 1:] = torch.nan
     for step in parts:
         assert torch.equal(logits(used, step), logits(clean, step))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("vocab", [352, 333])
+def test_one_call_gives_what_two_do(level: str, vocab: int, tmp_path: Path) -> None:
+    loaded = rounded(tiny_llama(tmp_path, vocab=vocab))
+    one, two = compiled(loaded, level), compiled(loaded, level)
+    for parts in ([part(0, 0, 50), replace(part(1, 0, 30), samples=False), part(2, 0, 3)], [part(0, 50, 51)]):
+        got, wanted = one.compute(batch(*parts)), computed(two, batch(*parts))
+        assert torch.equal(got.hidden, wanted.hidden)
+        assert torch.equal(got.logits, wanted.logits)
+        assert list(got.likeliest or ()) == wanted.logits.argmax(-1).tolist()
+    silent = [replace(part(3, 0, 9), samples=False)]
+    assert len(one.compute(batch(*silent)).logits) == len(computed(two, batch(*silent)).logits) == 0
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+def test_the_likeliest_of_what_is_not_finite(level: str, broken: float, tmp_path: Path) -> None:
+    """One sequence's first token makes its every logit what is broken; the other goes on."""
+    loaded = rounded(tiny_llama(tmp_path, tied=False))
+    loaded.tensors["model.embed_tokens.weight"][7] = broken
+    sick, well = replace(part(0, 0, 3), tokens=(7, 5, 5)), part(1, 0, 5)
+    both = compiled(loaded, level).compute(batch(sick, well))
+    alone = compiled(loaded, level).compute(batch(well))
+    assert list(both.likeliest or ()) == [NOT_FINITE, *(alone.likeliest or ())]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_of_equals_the_lowest_is_the_likeliest(level: str, tmp_path: Path) -> None:
+    loaded = rounded(tiny_llama(tmp_path, vocab=333))
+    loaded.tensors["lm_head.weight"][:] = 0
+    made = compiled(loaded, level).compute(batch(part(0, 0, 3), part(1, 0, 70)))
+    assert list(made.likeliest or ()) == [0, 0]

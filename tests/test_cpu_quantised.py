@@ -14,10 +14,10 @@ from torch import Tensor
 
 from cpu_libraries import LEVELS, library
 from fairstep.model.blocks import rounded
+from fairstep.model.computed import CausalModel
 from fairstep.model.cpu_decoder import CpuDecoder
 from fairstep.model.loading import LoadedModel, load
 from fairstep.model.product_weights import kind_of
-from fairstep.model.runner import CausalModel
 from fairstep.model.sources import resolve
 from fairstep.model.tensor_shapes import EMBEDDING, OUTPUT
 from fairstep.stepping.plan import Slice

@@ -5,7 +5,7 @@ import torch
 
 from fairstep.door import Sampling
 from fairstep.model.backend import TorchBackend
-from fairstep.model.batch import StepBatch, batch_of
+from fairstep.model.batch import StepBatch
 from fairstep.model.decoder import Decoder
 from fairstep.model.kv import KVMemory
 from fairstep.model.spec import ModelSpec
@@ -50,7 +50,7 @@ def batch(*parts: tuple[int, int, bool]) -> StepBatch:
         Slice(i, 1, 0, tuple(range(n)), (page, page + 1), samples, 0, Sampling(), False)
         for i, (n, page, samples) in enumerate(parts)
     ]
-    return batch_of(slices, 8, CPU)
+    return StepBatch(slices, 8, CPU)
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from fairstep.door import Sampling
 from fairstep.errors import ModelError
 from fairstep.model.backend import TorchBackend
-from fairstep.model.batch import batch_of
+from fairstep.model.batch import StepBatch
 from fairstep.model.decoder import Decoder
 from fairstep.model.families import FAMILIES as KNOWN
 from fairstep.model.hf_config import NotOurs, read_hf_spec
@@ -110,7 +110,7 @@ class Built:
         tensors = {name: tensor.to(dtype) for name, tensor in self.loaded.tensors.items()}
         decoder = Decoder(spec, tensors, TorchBackend(kv))
         whole = Slice(1, 1, 0, tuple(self.ids), tuple(range(12, 2, -1)), True, 0, Sampling(), False)
-        return decoder.logits(decoder.hidden(batch_of([whole], 8, CPU)))
+        return decoder.logits(decoder.hidden(StepBatch([whole], 8, CPU)))
 
 
 @pytest.fixture(scope="module")

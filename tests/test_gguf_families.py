@@ -11,7 +11,7 @@ from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from fairstep.errors import ModelError
 from fairstep.model.backend import TorchBackend
-from fairstep.model.batch import batch_of
+from fairstep.model.batch import StepBatch
 from fairstep.model.decoder import Decoder
 from fairstep.model.gguf_config import read_gguf_spec
 from fairstep.model.gguf_header import read_gguf_header
@@ -51,7 +51,7 @@ def logits(model: Path) -> torch.Tensor:
     pages = tuple(range(1, LENGTH // 8 + 1))
     kv = KVMemory(loaded.spec.kv_layers, pages=len(pages), page_size=8, dtype=torch.float32, device=torch.device("cpu"))
     decoder = Decoder(loaded.spec, loaded.tensors, TorchBackend(kv))
-    batch = batch_of([Hand(1, list(IDS), pages).next_slice(LENGTH)], 8, torch.device("cpu"))
+    batch = StepBatch([Hand(1, list(IDS), pages).next_slice(LENGTH)], 8, torch.device("cpu"))
     return decoder.logits(decoder.hidden(batch))
 
 

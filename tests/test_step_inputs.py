@@ -1,4 +1,4 @@
-"""The plain form of a step's inputs equals batch_of(), filled up and fed from seats."""
+"""The plain form of a step's inputs equals StepBatch, filled up and fed from seats."""
 
 from random import Random
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fairstep.kernels.step_inputs import NEWEST, NO_ROW, NO_SEAT, SliceRow, StepTensors, fill_inputs, put_pages
-from fairstep.model.batch import batch_of
+from fairstep.model.batch import StepBatch
 from fairstep.stepping.plan import Slice
 from step_slices import assert_filled_up, assert_same, random_steps
 
@@ -60,6 +60,6 @@ def filled(slices: list[Slice], page_size: int, fed: bool) -> StepTensors:
 def test_it_is_what_batch_of_makes(page_size: int, fed: bool) -> None:
     for slices in random_steps(Random(page_size), seats=SEATS, page_size=page_size, steps=4):
         out = filled(slices, page_size, fed)
-        batch = batch_of(slices, page_size, CPU)
+        batch = StepBatch(slices, page_size, CPU)
         assert_same(out, batch, slices, page_size)
         assert_filled_up(out, len(batch.ids), len(slices), len(batch.logit_rows))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from fairstep.model.batch import batch_of
+from fairstep.model.batch import StepBatch
 from fairstep.model.building import build_runner
 from hand_made_plans import Hand, run, step
 from loop_drive import Drive
@@ -110,5 +110,5 @@ def test_both_paths_give_the_same_logits(tmp_path: Path) -> None:
         runner, _, ready = build_runner(str(path), config(decoder=decoder), lambda what, part: None)
         assert ready.path == decoder
         part = Hand(1, list(range(4, 60)), pages_from(2, 60, 16)).next_slice(56)
-        rows.append(runner.model.logits(runner.model.hidden(batch_of([part], 16, runner.model.device))))
+        rows.append(runner.model.logits(runner.model.hidden(StepBatch([part], 16, runner.model.device))))
     torch.testing.assert_close(*rows, atol=1e-4, rtol=0)

@@ -18,6 +18,7 @@ from ..kernels.cpu.library import Library, best_library
 from ..machine import cpu_flags
 from ..stepping.settings import StepSettings
 from .backend import Backend, TorchBackend
+from .computed import CausalModel, Compute
 from .cpu_decoder import CpuDecoder, cannot_compute
 from .cpu_draws import CpuDraws
 from .decoder import Decoder
@@ -28,7 +29,7 @@ from .fields import NotOurs
 from .kv import LEAST_PAGES, KVMemory, page_bytes, pages_for
 from .loading import WEIGHTS, load, read_spec
 from .memory_plan import Wish, plan_memory
-from .runner import CausalModel, TorchRunner
+from .runner import TorchRunner
 from .sources import Source, resolve
 from .spec import LayerShape, ModelSpec, RopeSpec
 
@@ -81,7 +82,7 @@ class Served(Protocol):
 class Built:
     """A model over pages, by `backend` where others can take their place. path, weights: Ready's.
 
-    whole: as in sampler.sample.
+    whole, compute: as TorchRunner takes them.
     """
 
     path: str
@@ -93,6 +94,7 @@ class Built:
     notes: tuple[str, ...]
     weights: str = ""
     whole: DrawWhole = draw_whole
+    compute: Compute | None = None
     backend: Backend | None = None
 
 
@@ -151,7 +153,7 @@ class Builder:
         packed = CpuDecoder(loaded.spec, loaded.tensors, kv, library, threads, loaded.blocks, quantize)
         path = f"cpu:{library.level.name}"
         whole = CpuDraws(library, threads)
-        return Built(path, loaded.spec, packed, kv, settings, parameters, notes, packed.weights, whole)
+        return Built(path, loaded.spec, packed, kv, settings, parameters, notes, packed.weights, whole, packed.compute)
 
     def _library(self, spec: ModelSpec) -> tuple[Library | None, str]:
         """The C++ step where it can compute the model, which is in bfloat16; else why not."""
@@ -299,7 +301,7 @@ def build_runner(
 def runner_of(built: Built, settings: StepSettings) -> "TorchRunner | DeviceRunner":
     """What runs the steps of a model that was built. Padded batches have more slices than there are seats."""
     if built.path != "triton" or settings.padded:
-        return TorchRunner(built.model, built.kv, built.whole)
+        return TorchRunner(built.model, built.kv, built.whole, built.compute)
     from .cuda_runner import CudaRecorder
     from .device_runner import DeviceRunner  # which imports triton
     from .fused_decoder import FusedDecoder

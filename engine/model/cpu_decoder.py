@@ -5,15 +5,17 @@ Takes every ModelSpec whose sizes fit its vectors: `cannot_compute` says what st
 Decoder. A row's result doesn't depend on the rows computed beside it.
 """
 
-import ctypes
+from array import array
+from operator import is_
 
 import torch
 from torch import Tensor
 
-from ..kernels.cpu.library import CStep, Library
+from ..kernels.cpu.library import CModel, CStep, Library
 from .batch import StepBatch
 from .blocks import Blocks
-from .cpu_rotary import KeptRotary
+from .computed import Computed
+from .cpu_rotary import CpuTable, KeptRotary
 from .cpu_weights import CpuWeights
 from .kv import KVMemory
 from .rope import Rotary
@@ -59,44 +61,75 @@ class CpuDecoder:
         self._threads = threads
         self._weights = CpuWeights(spec, tensors, kv, blocks, quantize)
         self.weights, self.weight_bytes = self._weights.kinds, self._weights.product_bytes
-        self._workspace = torch.empty(0, dtype=torch.uint8)
         ropes = [spec.rope, *([spec.local_rope] if spec.local_rope else [])]
         self._rotaries = [KeptRotary(Rotary(rope, spec.head_dim, self.device)) for rope in ropes]
+        self._tables: list[CpuTable] = []
+        self._step = CStep()  # filled anew for each step, but for what stays
+        self._space = Space(library, self._weights.c)
+        self._logits = torch.empty(0, spec.vocab_size)
+        self._drawn = self._logits  # its first rows
+
+    def compute(self, batch: StepBatch) -> Computed:
+        """A step with its logits in one call. The logits hold until the next one."""
+        rows = len(batch.drawn)
+        if rows != len(self._drawn):
+            if rows > len(self._logits):
+                self._logits = torch.empty(rows, self.spec.vocab_size)
+                self._step.logits = self._logits.data_ptr()
+            self._drawn = self._logits[:rows]
+        likeliest = array("q", bytes(8 * rows))
+        return Computed(self._call(batch, batch.drawn, likeliest), self._drawn, likeliest)
 
     def hidden(self, batch: StepBatch) -> Tensor:
         """Compute a step and keep its keys and values. Returns what `logits` takes: [T, hidden] float32."""
-        hidden = torch.empty(len(batch.ids), self.spec.hidden_size)
-        bounds = torch.tensor([(b.q_start, b.q_len, b.kv_len) for b in batch.bounds], dtype=torch.int32)
-        tables = [rotary.table(batch) for rotary in self._rotaries]
-        step = CStep(
-            ids=batch.ids.data_ptr(),
-            slots=batch.slots.data_ptr(),
-            page_tables=batch.page_tables.data_ptr(),
-            bounds=bounds.data_ptr(),
-            opened=batch.opened.data_ptr(),
-            cos=(ctypes.c_void_p * 2)(*(cos.data_ptr() for cos, _ in tables)),
-            sin=(ctypes.c_void_p * 2)(*(sin.data_ptr() for _, sin in tables)),
-            turned=(ctypes.c_int32 * 2)(*(cos.shape[-1] for cos, _ in tables)),
-            tokens=len(batch.ids),
-            slices=len(batch.bounds),
-            table_width=batch.page_tables.shape[1],
-            opened_count=len(batch.opened),
-            hidden=hidden.data_ptr(),
-            workspace=self._space(self._library.workspace(self._weights.c, len(batch.ids))),
-        )
-        self._library.step(self._weights.c, step, self._threads)
-        return hidden
+        return self._call(batch, array("i"), array("q"))
 
     def logits(self, rows: Tensor) -> Tensor:
         """Logits [R, vocab] float32 of some rows [R, hidden] of `hidden`."""
         rows = rows.contiguous()
         logits = torch.empty(len(rows), self.spec.vocab_size)
-        space = self._space(self._library.logits_workspace(self._weights.c, len(rows)))
-        self._library.logits(self._weights.c, rows.data_ptr(), len(rows), logits.data_ptr(), space, self._threads)
+        self._library.logits(self._weights.c, rows.data_ptr(), len(rows), logits.data_ptr(), self._threads)
         return logits
 
-    def _space(self, size: int) -> int:
-        """The address of so many bytes, which hold until the next call."""
-        if size + 64 > len(self._workspace):
-            self._workspace = torch.empty(size + 64, dtype=torch.uint8)
-        return -(-self._workspace.data_ptr() // 64) * 64
+    def _call(self, batch: StepBatch, drawn: "array[int]", likeliest: "array[int]") -> Tensor:
+        """Hidden rows [T, hidden]; fills the logits, and `likeliest`, of the rows `drawn`."""
+        step, hidden = self._step, torch.empty(batch.tokens, self.spec.hidden_size)
+        step.ids, _ = batch.token_ids.buffer_info()
+        step.page_tables, _ = batch.tables.buffer_info()
+        step.bounds, _ = batch.extents.buffer_info()
+        step.drawn, step.drawn_count = drawn.buffer_info()
+        step.likeliest, _ = likeliest.buffer_info()
+        step.tokens, step.slices, step.table_width = batch.tokens, batch.slices, batch.widest
+        step.hidden = hidden.data_ptr()
+        step.workspace = self._space.take(batch.tokens, len(drawn))
+        self._turn([rotary.table(batch) for rotary in self._rotaries])
+        self._library.step(self._weights.c, step, self._threads)
+        return hidden
+
+    def _turn(self, tables: list[CpuTable]) -> None:
+        """Let the step turn by these; mostly they are those of the step before."""
+        if len(tables) == len(self._tables) and all(map(is_, tables, self._tables)):
+            return
+        self._tables = tables
+        for place, table in enumerate(tables):
+            self._step.cos[place], self._step.sin[place] = table.cos.data_ptr(), table.sin.data_ptr()
+            self._step.turned[place], self._step.by_token[place] = table.cos.shape[-1], table.by_token
+
+
+class Space:
+    """What a step keeps between its kinds of work: memory that grows with the largest so far."""
+
+    def __init__(self, library: Library, model: CModel) -> None:
+        self._library = library
+        self._model = model
+        self._most = 0, 0
+        self._memory = torch.empty(0, dtype=torch.uint8)
+        self._address = 0
+
+    def take(self, tokens: int, drawn: int) -> int:
+        """The address of memory that holds until the next call. drawn: as Step's drawn_count."""
+        if tokens > self._most[0] or drawn > self._most[1]:
+            self._most = max(tokens, self._most[0]), max(drawn, self._most[1])
+            self._memory = torch.empty(self._library.workspace(self._model, *self._most) + 64, dtype=torch.uint8)
+            self._address = -(-self._memory.data_ptr() // 64) * 64
+        return self._address

@@ -5,7 +5,6 @@ from torch import Tensor
 
 from ..kernels.cpu.library import Library
 from .draws import Draws
-from .row_math import likeliest
 
 
 class CpuDraws:
@@ -19,7 +18,7 @@ class CpuDraws:
         """Ids [R] int64."""
         logits = draws.logits.contiguous()
         rows, vocab = logits.shape
-        top, ids = likeliest(logits), torch.empty(rows, dtype=torch.int64)
-        each = [field.contiguous() for field in (draws.temperature, draws.keys, top, ids)]
+        ids = torch.empty(rows, dtype=torch.int64)
+        each = [field.contiguous() for field in (draws.temperature, draws.keys, draws.top, ids)]
         self._library.draw(logits.data_ptr(), rows, vocab, *[field.data_ptr() for field in each], self._threads)
         return ids

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..kernels import noise
 from .row import Row
-from .row_math import highest, row_sums, softmax_mass, softmax_weights
+from .row_math import highest, likeliest, row_sums, softmax_mass, softmax_weights
 
 TOP_P_ROUNDING = 1e-6  # a token that only a rounding error in the mass would let in stays out
 CANDIDATES = (64, 512)  # how many of the likeliest to look at first, then next, before the whole row
@@ -27,7 +27,8 @@ class Draws(NamedTuple):
     """Rows to draw from and their settings: logits [R, V] float32, the rest [R] float64 or int64.
 
     top_k is V where off, top_p infinite where off, min_p the logarithm (-inf where off). mass: the sum of
-    exp((logit - highest) / temperature) over the whole row where top_p needs it, else infinite.
+    exp((logit - highest) / temperature) over the whole row where top_p needs it, else infinite. top: each row's
+    likeliest token.
     """
 
     logits: Tensor
@@ -37,10 +38,14 @@ class Draws(NamedTuple):
     min_p: Tensor
     keys: Tensor
     mass: Tensor
+    top: Tensor
 
     @classmethod
-    def of(cls, logits: Tensor, rows: Sequence[Row]) -> "Draws":
-        """Of rows above GREEDY_TEMPERATURE, whose logits are finite or minus infinity, not all the latter."""
+    def of(cls, logits: Tensor, rows: Sequence[Row], top: Sequence[int] | None = None) -> "Draws":
+        """Of rows above GREEDY_TEMPERATURE, whose logits are finite or minus infinity, not all the latter.
+
+        top: where it is known.
+        """
         vocab, device = logits.shape[1], logits.device
         chosen = [row.sampling for row in rows]
 
@@ -59,6 +64,7 @@ class Draws(NamedTuple):
             min_p=numbers([math.log(s.min_p) if s.min_p > 0.0 else -math.inf for s in chosen]),
             keys=noise.keys(seeds, positions),
             mass=numbers([math.inf] * len(rows)),
+            top=likeliest(logits) if top is None else integers(list(top)),
         )
         needed = (draws.top_p.isfinite() & (draws.top_k == vocab)).nonzero().flatten()
         if len(needed):

@@ -14,6 +14,14 @@ from ..door import Sampling
 GREEDY_TEMPERATURE = 1e-5  # at or below it a draw is the argmax; above it nothing overflows in float64
 
 
+def takes_likeliest(sampling: Sampling, position: int) -> bool:
+    """Whether the token after so many outputs is the likeliest by the model's own logits, and alone is told."""
+    if sampling.temperature > GREEDY_TEMPERATURE or sampling.logprobs >= 0:
+        return False
+    waits = position < sampling.min_tokens and sampling.stop_ids
+    return not (waits or sampling.bias or sampling.allowed or sampling.needs_history)
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """How to draw a row's token; `position`: how many outputs the request has so far.

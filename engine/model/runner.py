@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,30 +11,16 @@ from torch import Tensor
 from ..door import Sampling, TokenLogprobs
 from ..stepping.pages import NULL_PAGE
 from ..stepping.plan import Slice, StepOutput, StepPlan
-from .batch import StepBatch, batch_of
+from .batch import StepBatch
+from .computed import CausalModel, Compute, Computed, computed
 from .draws import DrawWhole, draw_whole
 from .feedback import Feedback
 from .kv import KVMemory
 from .logprobs import prompt_logprobs, token_logprobs
-from .row import Row
+from .row import Row, takes_likeliest
 from .sampler import sample
 
 TARGET_ROWS = 64  # most prompt tokens whose logits over the whole vocabulary are held at once
-
-
-class CausalModel(Protocol):
-    """A decoder-only model on one device that keeps keys and values in pages."""
-
-    @property
-    def device(self) -> torch.device: ...
-
-    def hidden(self, batch: StepBatch) -> Tensor:
-        """Compute a step and keep its keys and values: what `logits` takes, [T, hidden]."""
-        ...
-
-    def logits(self, rows: Tensor) -> Tensor:
-        """Logits [R, vocab] float32 of some rows [R, hidden] of `hidden`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,31 +36,36 @@ class FinishedStep:
 class TorchRunner:
     """A stepping.plan.Runner. `kv` is the memory that the model's backend writes to. whole: as in sampler.sample.
 
+    compute: how the model computes a step; None: the plain way.
+
     overlaps: whether steps are better launched ahead; here each is computed before launch() returns.
     """
 
     overlaps = False
 
-    def __init__(self, model: CausalModel, kv: KVMemory, whole: DrawWhole = draw_whole) -> None:
+    def __init__(
+        self, model: CausalModel, kv: KVMemory, whole: DrawWhole = draw_whole, compute: Compute | None = None
+    ) -> None:
         self.model = model
         self.kv = kv
+        self._compute = compute or partial(computed, model)
         self._whole = whole
         self._feedback = Feedback()
 
-    @torch.inference_mode()
     def launch(self, plan: StepPlan) -> FinishedStep:
         """Compute a plan with at least one slice. Raises what torch raises; pages of the plan are then undefined."""
         slices = self._feedback.fed(plan.slices) + plan.padding
-        batch = batch_of(slices, self.kv.page_size, self.model.device)
-        hidden = self.model.hidden(batch)
+        batch = StepBatch(slices, self.kv.page_size, self.model.device)
+        values = self._compute(batch)
         sampling = [part for part in slices if part.samples]
-        tokens, logprobs = self._draw(hidden, batch, sampling)
+        tokens, logprobs = _draw(values, sampling, self._whole)
         self._feedback.keep(sampling, tokens)
         if plan.padding:
             self.kv.clear_null_page()
             drawn = sum(part.samples for part in plan.slices)
             tokens, logprobs = tokens[:drawn], logprobs[:drawn]
-        return FinishedStep(StepOutput(tokens, logprobs, self._prompt_logprobs(hidden, batch, plan.slices)))
+        told = self._prompt_logprobs(values.hidden, batch, plan.slices) if batch.has_targets else ()
+        return FinishedStep(StepOutput(tokens, logprobs, told))
 
     def warm_up(self, lengths: tuple[int, ...] = (1, 1, 16)) -> None:
         """Run a few slices on the null page, so that the first request doesn't pay for what torch sets up lazily."""
@@ -85,23 +76,11 @@ class TorchRunner:
     def check(self) -> None:
         self.kv.check()
 
-    def _draw(
-        self, hidden: Tensor, batch: StepBatch, sampling: list[Slice]
-    ) -> tuple[tuple[int, ...], tuple[TokenLogprobs | None, ...]]:
-        """A token for each sampling slice, and what was asked for beside it."""
-        if not sampling:
-            return (), ()
-        logits = self.model.logits(hidden[batch.logit_rows])
-        rows = [Row(part.sampling, part.position, part.known, part.prompt_len) for part in sampling]
-        tokens = sample(logits, rows, self._whole)
-        counts = [part.sampling.logprobs for part in sampling]
-        asked = max(counts) >= 0
-        return tuple(tokens), tuple(token_logprobs(logits, tokens, counts)) if asked else ()
-
+    @torch.inference_mode()
     def _prompt_logprobs(
         self, hidden: Tensor, batch: StepBatch, slices: Sequence[Slice]
     ) -> tuple[tuple[TokenLogprobs, ...], ...]:
-        """For each slice those of its targets, computed a block at a time; () where no slice has any."""
+        """For each slice those of its targets, computed a block at a time."""
         counts = [part.sampling.prompt_logprobs for part in slices for _ in part.targets]
         found: list[TokenLogprobs] = []
         for start in range(0, len(counts), TARGET_ROWS):
@@ -109,7 +88,28 @@ class TorchRunner:
             logits = self.model.logits(hidden[batch.target_rows[block]])
             found += prompt_logprobs(logits, batch.targets[block].tolist(), counts[block])
         each = iter(found)
-        return tuple(tuple(islice(each, len(part.targets))) for part in slices) if found else ()
+        return tuple(tuple(islice(each, len(part.targets))) for part in slices)
+
+
+def _draw(
+    values: Computed, sampling: Sequence[Slice], whole: DrawWhole
+) -> tuple[tuple[int, ...], tuple[TokenLogprobs | None, ...]]:
+    """A token for each sampling slice, and what was asked for beside it."""
+    if values.likeliest is not None and all(takes_likeliest(part.sampling, part.position) for part in sampling):
+        return tuple(values.likeliest), ()
+    return _sampled(values, sampling, whole)
+
+
+@torch.inference_mode()
+def _sampled(
+    values: Computed, sampling: Sequence[Slice], whole: DrawWhole
+) -> tuple[tuple[int, ...], tuple[TokenLogprobs | None, ...]]:
+    """By the sampler, where any needs it."""
+    rows = [Row(part.sampling, part.position, part.known, part.prompt_len) for part in sampling]
+    tokens = sample(values.logits, rows, whole, values.likeliest)
+    counts = [part.sampling.logprobs for part in sampling]
+    asked = max(counts, default=-1) >= 0
+    return tuple(tokens), tuple(token_logprobs(values.logits, tokens, counts)) if asked else ()
 
 
 def blank_slice(length: int, page_size: int, sampling: Sampling | None = None, seat: int = -1) -> Slice:

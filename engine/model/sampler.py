@@ -17,21 +17,22 @@ from .row import Row
 from .row_math import likeliest, take_rows
 
 
-def sample(logits: Tensor, rows: Sequence[Row], whole: DrawWhole = draw_whole) -> list[int]:
+def sample(
+    logits: Tensor, rows: Sequence[Row], whole: DrawWhole = draw_whole, top: Sequence[int] | None = None
+) -> list[int]:
     """One token id for each row of `logits` [R, V] float32, which is not changed.
 
     Temperature 0 (or up to GREEDY_TEMPERATURE) takes the likeliest token, the lowest id on ties. Ties in a cut keep
     the lowest ids. Minus infinity is never drawn; a row with any other value that is not finite, or with nothing else,
-    gives NOT_FINITE. whole: how whole rows are drawn from.
+    gives NOT_FINITE. whole: how whole rows are drawn from. top: each row's likeliest token, if known, or NOT_FINITE.
     """
     if not rows:
         return []
     assert logits.shape[0] == len(rows), f"{logits.shape[0]} rows of logits, {len(rows)} rows to draw"
-    top = likeliest(logits)
-    ids, finite = top.tolist(), logits.gather(1, top[:, None]).isfinite().flatten().tolist()  # a NaN is the highest
-    plain = [place for place, row in enumerate(rows) if finite[place] and not row.shaped]
-    shaped = [place for place, row in enumerate(rows) if finite[place] and row.shaped]
-    drawn = _draw(logits, ids, plain, [rows[place] for place in plain], whole)
+    top = _finite_top(logits) if top is None else top
+    plain = [place for place, row in enumerate(rows) if top[place] != NOT_FINITE and not row.shaped]
+    shaped = [place for place, row in enumerate(rows) if top[place] != NOT_FINITE and row.shaped]
+    drawn = _draw(logits, top, plain, [rows[place] for place in plain], whole)
     if shaped:
         mine = [rows[place] for place in shaped]
         copied = shape(logits.index_select(0, torch.tensor(shaped, device=logits.device)), mine)
@@ -49,13 +50,21 @@ def shape(logits: Tensor, rows: Sequence[Row]) -> Tensor:
     return logits
 
 
+def _finite_top(logits: Tensor) -> list[int]:
+    """Each row's likeliest token, NOT_FINITE where its logit isn't, as of a NaN, which is the highest."""
+    ids = likeliest(logits)
+    finite = logits.gather(1, ids[:, None]).isfinite().flatten()
+    return torch.where(finite, ids, NOT_FINITE).tolist()
+
+
 def _draw(table: Tensor, top: Sequence[int], places: Sequence[int], rows: Sequence[Row], whole: DrawWhole) -> list[int]:
     """A token for each of `rows`, whose logits are at `places`, which rise, in `table`; top: each row's likeliest."""
     tokens = [top[place] for place in places]
     for cut, draw in ((True, partial(draw_cut, whole=whole)), (False, whole)):
         mine = [n for n, row in enumerate(rows) if not row.greedy and row.cut is cut]
         if mine:
-            picked = draw(Draws.of(take_rows(table, [places[n] for n in mine]), [rows[n] for n in mine]))
+            found = [places[n] for n in mine]
+            picked = draw(Draws.of(take_rows(table, found), [rows[n] for n in mine], [top[place] for place in found]))
             for n, token in zip(mine, picked.tolist(), strict=True):
                 tokens[n] = token
     return tokens

@@ -12,7 +12,7 @@ from ..door import Sampling
 from ..errors import ModelError
 from ..stepping.plan import Slice
 from .backend import TorchBackend
-from .batch import batch_of
+from .batch import StepBatch
 from .fields import one_line
 from .kv import KVMemory
 from .transformers_attention import NAME, AttentionLayer
@@ -106,7 +106,7 @@ def _paged(
     found: list[list[Tensor]] = [[] for _ in sequences]
     for step in STEPS:
         slices = [_slice(owner, sequences[owner], start, end) for owner, start, end in step]
-        logits = over_pages.logits(over_pages.hidden(batch_of(slices, PAGE, model.device)))
+        logits = over_pages.logits(over_pages.hidden(StepBatch(slices, PAGE, model.device)))
         parts = logits.split([end - start for _, start, end in step])
         for (owner, _, _), part in zip(step, parts, strict=True):
             found[owner].append(part)

@@ -8,6 +8,7 @@ as steps with prompt tokens are seen.
 import math
 from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from operator import mul
 from statistics import median, median_low
 
@@ -18,6 +19,7 @@ PRIOR = Coefficients(base=0.01, prompt=0.01, sequence=0.01, context=0.000_005)
 FORGET = 0.99  # what a step still counts for when the next one like it comes
 RIDGE = 0.003  # the prior counts for this part of one step
 WINDOW = 15  # steps whose median tells the machine's speed
+TOGETHER = 4  # steps that are learned from at once, after a first window: it takes as long as for one
 ENOUGH = 5  # of them, before the speed is said to have changed
 SHIFT = 1.5  # a change of speed by this factor rescales what was learned
 OUTLIER = 3.0  # a step this many times slower or faster than its neighbours teaches nothing but speed
@@ -60,6 +62,7 @@ class StepModel:
         self._normal: Matrix = [[0.0] * 4 for _ in range(4)]
         self._right: Vector = [0.0] * 4
         self._recent: deque[tuple[Vector, float]] = deque(maxlen=WINDOW)
+        self._unlearned = 0  # of them, the last
         self._factors: Vector = [1.0] * 4  # coefficients as multiples of the prior's
         self._coefficients = prior
 
@@ -90,14 +93,22 @@ class StepModel:
 
         So is a step that told log probabilities: its time would be taken for the decodes'.
         """
-        row = list(map(mul, self._prior, (1, features.sequences, features.context, features.prompt)))
         if features.told or not SHORTEST < seconds < LONGEST:
             return
+        row = list(map(mul, self._prior, (1, features.sequences, features.context, features.prompt)))
         self._recent.append((row, seconds))
+        self._unlearned += 1
+        if len(self._recent) < WINDOW or self._unlearned == TOGETHER:
+            self._learn()
+
+    def _learn(self) -> None:
+        """From what was observed since the last time."""
         speed = self._follow_speed()
-        usual = speed * _dot(row, self._factors)
-        if len(self._recent) < ENOUGH or usual / OUTLIER < seconds < usual * OUTLIER:
-            self._add([value / seconds for value in row])
+        for row, seconds in islice(self._recent, len(self._recent) - self._unlearned, None):
+            usual = speed * _dot(row, self._factors)
+            if len(self._recent) < ENOUGH or usual / OUTLIER < seconds < usual * OUTLIER:
+                self._add([value / seconds for value in row])
+        self._unlearned = 0
         self._fit()
 
     def _follow_speed(self) -> float:

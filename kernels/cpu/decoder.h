@@ -5,7 +5,7 @@
 #pragma once
 
 #include "attention.h"
-#include "norm_rope.h"
+#include "head.h"
 
 // What a step keeps between its kinds of work, cut from one piece of memory.
 struct Workspace {
@@ -33,6 +33,12 @@ struct Workspace {
   }
 };
 
+// Where a token is in its sequence, and where its keys and values are kept.
+struct Place {
+  int position;
+  long slot;  // page * page_size + offset
+};
+
 // Neighbouring tokens of one slice whose rows attend together.
 struct Piece {
   int slice, token, count;
@@ -58,18 +64,17 @@ class StepRun {
     group_ = model.heads / model.kv_heads;
     parts_ = (group_ + QUERY_ROWS - 1) / QUERY_ROWS;
     part_heads_ = (group_ + parts_ - 1) / parts_;
-    const int together = std::max(1, QUERY_ROWS / group_);
-    for (int slice = 0; slice < step.slices; slice++)
-      for (int n = 0; n < step.bounds[slice].count; n += together)
-        pieces_.push_back({slice, n, std::min(together, step.bounds[slice].count - n)});
+    places_.reserve(step.tokens);
+    for (int slice = 0; slice < step.slices; slice++) take(slice);
   }
 
   void layers(int me) {
-    team.each(me, step_.tokens + step_.opened_count * model_.layer_count, [&](int n) {
+    const int opened = opened_.size();
+    team.each(me, step_.tokens + opened * model_.layer_count, [&](int n) {
       if (n < step_.tokens)
         embed(n);
       else
-        clear(model_.layers[(n - step_.tokens) / step_.opened_count], (n - step_.tokens) % step_.opened_count);
+        clear(model_.layers[(n - step_.tokens) / opened], opened_[(n - step_.tokens) % opened]);
     });
     for (int n = 0; n < model_.layer_count; n++) {
       const Layer& layer = model_.layers[n];
@@ -86,10 +91,22 @@ class StepRun {
     team.each(me, (int)pieces_.size() * model_.kv_heads * parts_, [&](int n) { attend_piece(layer, n); });
   }
 
+  float* hidden(int row) const { return step_.hidden + (long)row * model_.hidden; }
+
   Team team;
   const Workspace work;
 
  private:
+  // What a slice's tokens need: their places, its page that is begun and not filled, pieces of work.
+  void take(int slice) {
+    const int64_t* table = step_.page_tables + (long)slice * step_.table_width;
+    const int size = model_.page_size, together = std::max(1, QUERY_ROWS / group_);
+    const int count = step_.bounds[slice].count, length = step_.bounds[slice].length;
+    for (int at = length - count; at < length; at++) places_.push_back({at, table[at / size] * size + at % size});
+    if (length % size && length / size * size >= length - count) opened_.push_back(table[length / size]);
+    for (int n = 0; n < count; n += together) pieces_.push_back({slice, n, std::min(together, count - n)});
+  }
+
   void attention_block(int me, const Layer& layer) {
     const int width = model_.heads * model_.head_dim, joined = width + 2 * model_.kv_heads * model_.head_dim;
     team.each(me, step_.tokens, [&](int row) { read(row, layer.attention_in, layer.qkv); });
@@ -121,8 +138,8 @@ class StepRun {
   }
 
   // Masked slots are multiplied, too: what an earlier sequence left in a page must not be infinite or NaN.
-  void clear(const Layer& layer, int opened) {
-    const long size = (long)model_.kv_heads * model_.page_size * model_.head_dim, at = step_.opened[opened] * size;
+  void clear(const Layer& layer, long page) {
+    const long size = (long)model_.kv_heads * model_.page_size * model_.head_dim, at = page * size;
     std::memset(layer.keys + at, 0, sizeof(bf16) * size);
     std::memset(layer.values + at, 0, sizeof(bf16) * size);
   }
@@ -170,8 +187,9 @@ class StepRun {
     bf16 key[MOST_HEAD_DIM], value[MOST_HEAD_DIM];
     prepare(key, k, kv_head, model_.kv_heads, layer.k_norm, layer.table, row);
     round_row(value, v, dim);
-    write_key(layer.keys, step_.slots[row], model_.page_size, model_.kv_heads, kv_head, dim, key);
-    write_value(layer.values, step_.slots[row], model_.page_size, model_.kv_heads, kv_head, dim, value);
+    const long slot = places_[row].slot;
+    write_key(layer.keys, slot, model_.page_size, model_.kv_heads, kv_head, dim, key);
+    write_value(layer.values, slot, model_.page_size, model_.kv_heads, kv_head, dim, value);
   }
 
   // Rounds head n of `all` heads, normed and turned.
@@ -184,7 +202,7 @@ class StepRun {
     else if (norm)
       normed(head, head, norm, dim, inverse_rms(head, dim, model_.eps));
     if (table >= 0) {
-      const long at = (long)row * step_.turned[table];
+      const long at = (long)(step_.by_token[table] ? row : places_[row].position) * step_.turned[table];
       rotate(head, step_.cos[table] + at, step_.sin[table] + at, step_.turned[table]);
     }
     round_row(to, head, dim);
@@ -231,36 +249,10 @@ class StepRun {
       round_row(work.attended + ((row + token) * model_.heads + from) * dim, total + token * heads * dim, heads * dim);
   }
 
-  float* hidden(int row) const { return step_.hidden + (long)row * model_.hidden; }
-
   const Model& model_;
   const Step& step_;
   int group_, parts_, part_heads_;  // query heads of a kv head, in how many parts they attend, heads of a part
+  std::vector<Place> places_;  // [tokens]
+  std::vector<long> opened_;   // pages that are begun and not filled: zeroed first
   std::vector<Piece> pieces_;
 };
-
-// Bytes that head_logits works in.
-inline long logits_workspace(const Model& model, int count) {
-  return count * (long)sizeof(bf16) * model.hidden + Rounded::bytes(count, model.hidden);
-}
-
-// The head's part: see fairstep_logits.
-inline void head_logits(Team& team, int me, const Model& model, const float* rows, int count, float* logits,
-                        char* memory) {
-  const long hidden = model.hidden, vocab = model.head.outputs;
-  bf16* x = (bf16*)memory;
-  void* rounding = x + count * hidden;
-  const F16 scale = fill(model.logit_scale), cap = fill(model.logit_softcap);
-  team.each(me, count, [&](int row) {
-    norm_row(x + row * hidden, rows + row * hidden, model.norm, model.hidden, model.eps);
-    round_for(model.head, x + row * hidden, row, count, rounding);
-  });
-  product(team, me, model.head, x, model.hidden, count, rounding, [&](int row, int output, float* values) {
-    for (int n = 0; n < PANEL; n += 16) {
-      F16 logit = load(values + n) * scale;
-      if (model.logit_softcap) logit = tangent(logit / cap) * cap;
-      store(values + n, logit);
-    }
-    std::memcpy(logits + row * vocab + output, values, sizeof(float) * std::min<long>(PANEL, vocab - output));
-  });
-}

@@ -53,13 +53,13 @@ class CModel(Structure):
 
 class CStep(Structure):
     _fields_ = (
-        *((name, c_void_p) for name in ("ids", "slots", "page_tables", "bounds", "opened")),
+        *((name, c_void_p) for name in ("ids", "page_tables", "bounds", "drawn")),
         ("cos", c_void_p * 2),
         ("sin", c_void_p * 2),
         ("turned", c_int32 * 2),
-        *((name, c_int32) for name in ("tokens", "slices", "table_width", "opened_count")),
-        ("hidden", c_void_p),
-        ("workspace", c_void_p),
+        ("by_token", c_int32 * 2),
+        *((name, c_int32) for name in ("tokens", "slices", "table_width", "drawn_count")),
+        *((name, c_void_p) for name in ("hidden", "logits", "likeliest", "workspace")),
     )
 
 
@@ -73,12 +73,11 @@ class Library:
         except OSError as error:
             raise CannotBuild(f"{path} cannot be loaded ({error}): delete it, and it is built anew") from error
         self._library = library
-        sizes = (c_int64, POINTER(CModel), c_int32)  # in bytes, for so many rows
-        self.workspace: Callable[..., int] = self._function("workspace", *sizes)
-        self.logits_workspace: Callable[..., int] = self._function("logits_workspace", *sizes)
+        counts = (c_int32, c_int32)  # tokens, and those whose logits are asked for
+        self.workspace: Callable[..., int] = self._function("workspace", c_int64, POINTER(CModel), *counts)  # bytes
         self.step: Callable[..., None] = self._function("step", None, POINTER(CModel), POINTER(CStep), c_int32)
         rows = (c_void_p, c_int32, c_void_p)  # given, how many, results
-        self.logits: Callable[..., None] = self._function("logits", None, POINTER(CModel), *rows, c_void_p, c_int32)
+        self.logits: Callable[..., None] = self._function("logits", None, POINTER(CModel), *rows, c_int32)
         self.product: Callable[..., None] = self._function("product", None, POINTER(CLinear), *rows, c_int32)
         attention = (POINTER(CModel), POINTER(CStep), c_int32, c_void_p, c_void_p, c_int32)
         self.attention: Callable[..., None] = self._function("attention", None, *attention)

@@ -36,14 +36,16 @@ struct Bounds {
 
 struct Step {
   const int64_t* ids;          // [tokens]
-  const int64_t* slots;        // [tokens] page * page_size + offset
   const int64_t* page_tables;  // [slices, table_width]
   const Bounds* bounds;        // [slices]
-  const int64_t* opened;       // [opened_count] pages that are begun and not filled: zeroed first
-  const float* cos[2];         // rotary tables [tokens, turned]
+  const int32_t* drawn;        // [drawn_count] rows whose logits are asked for
+  const float* cos[2];         // rotary tables [positions, turned], or [tokens, turned] where by_token
   const float* sin[2];         // signed: the first half is negated
   int32_t turned[2];
-  int32_t tokens, slices, table_width, opened_count;
+  int32_t by_token[2];
+  int32_t tokens, slices, table_width, drawn_count;
   float* hidden;               // [tokens, hidden], written
+  float* logits;               // [drawn_count, vocab], written
+  int64_t* likeliest;          // [drawn_count], written: tokens, or NOT_FINITE
   char* workspace;
 };

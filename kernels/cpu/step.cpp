@@ -13,22 +13,29 @@ int32_t fairstep_struct_size(int32_t which) {
   return sizes[which];
 }
 
-// Bytes of Step::workspace for so many tokens.
-int64_t fairstep_workspace(const Model* model, int32_t tokens) { return Workspace(*model, tokens, nullptr).bytes; }
+// Bytes of Step::workspace for so many tokens, logits of so many of which are asked for.
+int64_t fairstep_workspace(const Model* model, int32_t tokens, int32_t drawn) {
+  return std::max(Workspace(*model, tokens, nullptr).bytes, Head::bytes(*model, drawn));
+}
 
 void fairstep_step(const Model* model, const Step* step, int32_t threads) {
   StepRun run(*model, *step);
-  run.team.run(threads, [&](int me) { run.layers(me); });
+  Head head(*model, step->drawn_count, threads, step->workspace);  // when the layers need it no more
+  run.team.run(threads, [&](int me) {
+    run.layers(me);
+    if (step->drawn_count)
+      head.compute(run.team, me, [&](int n) { return run.hidden(step->drawn[n]); }, step->logits, step->likeliest);
+  });
 }
 
-// Bytes that fairstep_logits works in.
-int64_t fairstep_logits_workspace(const Model* model, int32_t count) { return logits_workspace(*model, count); }
-
 // logits [count, vocab] of rows [count, hidden] of Step::hidden.
-void fairstep_logits(const Model* model, const float* rows, int32_t count, float* logits, char* workspace,
-                     int32_t threads) {
+void fairstep_logits(const Model* model, const float* rows, int32_t count, float* logits, int32_t threads) {
   Team team;
-  team.run(threads, [&](int me) { head_logits(team, me, *model, rows, count, logits, workspace); });
+  std::vector<char> memory(Head::bytes(*model, count));
+  Head head(*model, count, threads, memory.data());
+  team.run(threads, [&](int me) {
+    head.compute(team, me, [&](int n) { return rows + (long)n * model->hidden; }, logits, nullptr);
+  });
 }
 
 // Ids [rows] drawn from logits [rows, vocab]: see draw.h.

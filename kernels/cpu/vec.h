@@ -123,6 +123,18 @@ INLINE float largest(const F16& x) {
   return lane[0];
 }
 
+// Whether no lane is NaN.
+INLINE bool all_numbers(const F16& x) {
+#if defined(__AVX512F__)
+  return !_mm512_cmp_ps_mask((__m512)x.part[0], (__m512)x.part[0], _CMP_UNORD_Q);
+#endif
+  Words differ{};
+  EACH_PART differ |= x.part[i] != x.part[i];
+  int32_t any = 0;
+  for (int n = 0; n < WIDTH; n++) any |= differ[n];
+  return !any;
+}
+
 // x in lanes first..last, minus infinity in the others.
 INLINE F16 between(F16 x, int first, int last) {
   Words lane;

@@ -1,4 +1,4 @@
-"""A step's inputs made by kernels: those of batch_of() and of the plain version, filled up, and fed on the device."""
+"""A step's inputs made by kernels: those of StepBatch and of the plain version, filled up, and fed on the device."""
 
 from random import Random
 
@@ -11,7 +11,7 @@ from fairstep.door import Sampling
 from fairstep.kernels import step_inputs as plain
 from fairstep.kernels.step_inputs import SliceRow, StepTensors
 from fairstep.kernels.triton import inputs
-from fairstep.model.batch import batch_of
+from fairstep.model.batch import StepBatch
 from fairstep.model.device_inputs import DeviceInputs, Sizes
 from fairstep.stepping.plan import Slice
 from step_slices import assert_filled_up, assert_same, awaiting, random_steps
@@ -33,7 +33,7 @@ def test_steps_equal_those_of_batch_of(page_size: int) -> None:
     device = owner(page_size)
     for slices in random_steps(Random(page_size), seats=SEATS, page_size=page_size, steps=8):
         made = device.prepare(slices)
-        batch = batch_of(slices, page_size, CPU)
+        batch = StepBatch(slices, page_size, CPU)
         assert_same(made.tensors, batch, slices, page_size)
         assert (made.tokens, made.slices, made.logits) == (len(batch.ids), len(slices), len(batch.logit_rows))
         if len(batch.targets):
@@ -51,7 +51,7 @@ def test_what_fills_up_computes_nothing_and_memory_stays_in_place() -> None:
     memory = set()
     for slices in random_steps(Random(5), seats=SEATS, page_size=4, steps=5):
         made = device.prepare(slices, sizes)
-        batch = batch_of(slices, 4, CPU)
+        batch = StepBatch(slices, 4, CPU)
         assert_same(made.tensors, batch, slices, 4)
         assert_filled_up(made.tensors, len(batch.ids), len(slices), len(batch.logit_rows))
         assert [len(part) for part in made.tensors] == [256] * 4 + [7, 6, 6, 6, 6]

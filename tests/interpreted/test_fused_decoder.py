@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fairstep.door import Sampling
 from fairstep.kernels.step_inputs import SKIP, StepTensors
 from fairstep.model.backend import TorchBackend
-from fairstep.model.batch import StepBatch, batch_of
+from fairstep.model.batch import StepBatch
 from fairstep.model.decoder import Decoder
 from fairstep.model.fused_decoder import FusedDecoder
 from fairstep.model.kv import KVMemory
@@ -59,7 +59,7 @@ def loaded_from(path: Path, dtype: torch.dtype = torch.float32) -> LoadedModel:
 
 def batch(*parts: tuple[int, int, int]) -> StepBatch:
     """Positions [start, end) of some sequences, each with ids and pages of its own."""
-    return batch_of(
+    return StepBatch(
         [
             Slice(
                 seq=seq,
