@@ -30,12 +30,10 @@ def watch(laps: Laps) -> None:
     laps.around(StepLoop, "apply", "door")
     laps.around(StepLoop, "plan", "plan")
     laps.around(TorchRunner, "launch", "inputs")
-    laps.around(CpuDecoder, "hidden", "inputs")  # less the call that computes
+    laps.around(CpuDecoder, "compute", "inputs")  # less the call that computes
     laps.around(Decoder, "hidden", "model")
     laps.around(Decoder, "logits", "head")
-    laps.around(CpuDecoder, "logits", "head")
-    laps.around(TorchRunner, "_draw", "sampling")
-    laps.around(runner, "sample", "sampling")
+    laps.around(runner, "_draw", "sampling")
     laps.around(StepLoop, "commit", "commit")
     _watch_calls(laps, Library)
     laps.around(worker.SocketDoor, "send", "report")
@@ -51,13 +49,12 @@ def watch(laps: Laps) -> None:
 
 
 def _watch_calls(laps: Laps, library: type) -> None:
-    """The C++ step's two calls."""
+    """The C++ step's call, logits included."""
     make = library._function
-    parts = {"step": "model", "logits": "head"}
 
     def made(self: object, name: str, *types: object) -> object:
         call = make(self, name, *types)
-        return laps.timed(call, parts[name]) if name in parts else call
+        return laps.timed(call, "model") if name == "step" else call
 
     library._function = made
 

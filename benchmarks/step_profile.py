@@ -35,8 +35,8 @@ COMPUTES = ("model", "head")
 WORKER = {
     "plan": "plan",
     "inputs": "inputs: the plan as tensors, rotary tables",
-    "model": "model, all layers",
-    "head": "model, logits",
+    "model": "model, all layers, in C++ also logits",
+    "head": "model, logits by torch",
     "sampling": "sampling",
     "commit": "commit",
     "report": "report, into the door",
