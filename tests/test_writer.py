@@ -15,6 +15,7 @@ from fairstep.serving.ask import Ask, chat_ask, completion_ask
 from fairstep.serving.chat import ChatWriter
 from fairstep.serving.completions import TextWriter
 from fairstep.serving.prompt_tokens import PromptTokens, prompt_texts
+from fairstep.serving.sse import event
 from fairstep.serving.writer import Tally, Writer, best
 from fakes_text import FakeTokenizer
 from replay_engine import told
@@ -42,13 +43,17 @@ def writer_of(kind: type[Writer], ask: Ask) -> Writer:
 
 
 def streamed(kind: type[Writer], ask: Ask, answers: Sequence[list[Delta]], seed: int) -> list[Any]:
-    """Chunks as a client reads them; the answers come in at random, each in its own order."""
-    writer, draw = writer_of(kind, ask), random.Random(seed)
+    """Chunks as a client reads them, and the same as events; the answers come in at random, each in its own order."""
+    writer, short, draw = writer_of(kind, ask), writer_of(kind, ask), random.Random(seed)
+    short.id, short.created = writer.id, writer.created
     left = [merged_at_random(answer, seed) for answer in answers]
     chunks = []
     while live := [index for index, deltas in enumerate(left) if deltas]:
         index = draw.choice(live)
-        chunks += writer.chunks(index, left[index].pop(0))
+        delta = left[index].pop(0)
+        made = writer.chunks(index, delta)
+        assert short.events(index, delta) == b"".join(map(event, made))
+        chunks += made
     return [json.loads(msgspec.json.encode(chunk)) for chunk in chunks]
 
 

@@ -113,12 +113,10 @@ class Exchange(Response):
                         continue
                     index, delta = item
                     self._generation.check(index, delta)
-                    if data := await off_loop_if(len(delta.prompt_logprobs), partial(_events, writer, index, delta)):
+                    told = len(delta.prompt_logprobs)
+                    write = partial(writer.events, index, delta)
+                    if data := await off_loop_if(told, write) if told else write():
                         await events.send(data)
             self._generation.answered = True
             if self._ask.include_usage:
                 await events.send(event(writer.usage_chunk()))
-
-
-def _events(writer: Writer, index: int, delta: Delta) -> bytes:
-    return b"".join(map(event, writer.chunks(index, delta)))

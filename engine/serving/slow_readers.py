@@ -21,11 +21,61 @@ class SlowReaders:
             await self._app(scope, receive, send)
             return
 
-        async def send_in_time(message: Message) -> None:
-            try:
-                async with asyncio.timeout(self._seconds):
-                    await send(message)
-            except TimeoutError:
-                raise ClientDisconnect from None
+        watch = _Watch(self._seconds)
 
-        await self._app(scope, receive, send_in_time)
+        async def send_in_time(message: Message) -> None:
+            watch.begin()
+            try:
+                await send(message)
+            except asyncio.CancelledError:
+                if not watch.rang():
+                    raise
+                raise ClientDisconnect from None
+            finally:
+                watch.since = None
+
+        try:
+            await self._app(scope, receive, send_in_time)
+        finally:
+            watch.stop()
+
+
+class _Watch:
+    """Cancels the task in which a message takes longer than so many seconds to be sent.
+
+    One timer, which is set anew when it goes off: one for each message would cost as much as the message.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.since: float | None = None  # when the message that is being sent was begun
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[object] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._cancelled = False
+
+    def begin(self) -> None:
+        """A message is sent by the running task."""
+        self.since, self._task = self._loop.time(), asyncio.current_task()
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._seconds, self._look)
+
+    def rang(self) -> bool:
+        """Whether the running task was cancelled from here; asked once, it is over."""
+        rang, self._cancelled = self._cancelled, False
+        if rang and self._task is not None:
+            self._task.uncancel()
+        return rang
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        late = self.since is not None and now - self.since >= self._seconds
+        if late and self._task is not None and not self._cancelled:
+            self._cancelled = True
+            self._task.cancel()
+        since = now if late or self.since is None else self.since
+        self._timer = self._loop.call_at(since + self._seconds, self._look)

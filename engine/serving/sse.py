@@ -31,6 +31,17 @@ def named_event(kind: str, data: bytes, number: int | None) -> bytes:
     return b"event: %s\n%sdata: %s\n\n" % (kind.encode(), marked, _one_line(data))
 
 
+def around(payload: Any, text: str) -> tuple[bytes, bytes]:
+    """What comes before and after a text in the event of a payload that has it once."""
+    before, after = event(payload).split(json_text(text))
+    return before, after
+
+
+def json_text(text: str) -> bytes:
+    """A text as an event has it."""
+    return _one_line(msgspec.json.encode(text))
+
+
 def _one_line(data: bytes) -> bytes:
     for mark, escape in _ESCAPES:
         data = data.replace(mark, escape)
@@ -46,15 +57,16 @@ class EventStream:
 
     async def send(self, data: bytes) -> None:
         """Waits while the client reads slowly."""
-        await self._start()
+        if not self.started:
+            await self._start()
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def finish(self) -> None:
         """[DONE], and the end of the reply, in one message: whoever keeps the answer can hold both back."""
-        await self._start()
+        if not self.started:
+            await self._start()
         await self._send({"type": "http.response.body", "body": DONE, "more_body": False})
 
     async def _start(self) -> None:
-        if not self.started:
-            self.started = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+        self.started = True
+        await self._send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})

@@ -14,9 +14,11 @@ from .ask import Ask
 from .logprob_forms import TokenNames, mean_logprob
 from .prompt_tokens import PromptTokens
 from .spans import Spans
+from .sse import around, event, json_text
 
 Json = dict[str, Any]
 PromptLogprobs = tuple[TokenLogprobs | None, ...]
+MARK = "\0the text\0"  # that no model, name or id has
 
 
 class Tally:
@@ -69,9 +71,10 @@ class Writer(ABC):
         self.prompt_logprobs: dict[int, PromptLogprobs] = {}  # by prompt; they come with its first answer
         self._tokenizer = tokenizer
         self._model = model
-        self._created = wall_time()
+        self.created = wall_time()
         self._opened: set[int] = set()
         self._spans: dict[int, Spans] = {}
+        self._frames: dict[int, tuple[bytes, bytes]] = {}  # what stands around a choice's text in its events
 
     def chunks(self, index: int, delta: Delta) -> list[Json]:
         """What to send for a delta of choice `index`: one finish chunk a choice; nothing for one without content."""
@@ -79,6 +82,19 @@ class Writer(ABC):
         if delta.prompt_logprobs:
             self.prompt_logprobs[index // self.ask.samples] = delta.prompt_logprobs
         return [chunk for place, part in self.due(index, delta) for chunk in self._chunks(place, part)]
+
+    def events(self, index: int, delta: Delta) -> bytes:
+        """The same as events, those of a piece of text alone in short: nearly all are such."""
+        frame = self._frames.get(index)
+        if frame is None or delta.finish_reason is not None or delta.prompt_logprobs:
+            data = b"".join(map(event, self.chunks(index, delta)))
+            if self.is_open(index) and not self._tells_more:
+                piece = Delta(delta.request_id, MARK)
+                self._frames[index] = around(self._chunk(self._ending(self.piece(index, piece), index, piece)), MARK)
+            return data
+        self.tally.add(index, delta)
+        before, after = frame
+        return before + json_text(delta.text) + after if delta.text else b""
 
     def usage_chunk(self) -> Json:
         """The last chunk of a stream that was asked for its token counts."""
@@ -134,6 +150,11 @@ class Writer(ABC):
             self._spans[index] = Spans(detokenizer, len(prompt.text), shows_stop=params.include_stop)
         return self._spans[index]
 
+    @property
+    def _tells_more(self) -> bool:
+        """Whether chunks have more of a piece than its text."""
+        return self.ask.return_token_ids or self.ask.tops is not None or self.ask.continuous_usage
+
     def _chunks(self, index: int, delta: Delta) -> list[Json]:
         tells_tokens = self.ask.return_token_ids or self.ask.tops is not None
         chunks = [] if self.is_open(index) else self.opening(index)
@@ -158,7 +179,7 @@ class Writer(ABC):
         return chunk
 
     def _head(self, kind: str) -> Json:
-        return {"id": self.id, "object": kind, "created": self._created, "model": self._model}
+        return {"id": self.id, "object": kind, "created": self.created, "model": self._model}
 
 
 def best(answers: Sequence[Completion], choices: int) -> Sequence[Completion]:
