@@ -20,8 +20,8 @@ def watch(laps: Laps) -> None:
     from fairstep.async_engine import AsyncEngine
     from fairstep.door import FrameReader
     from fairstep.front import Front
-    from fairstep.serving import exchange
     from fairstep.serving.sse import EventStream
+    from fairstep.serving.writer import Writer
     from fairstep.streams import Stream
     from fairstep.text.stream import TextStream
 
@@ -33,7 +33,7 @@ def watch(laps: Laps) -> None:
     laps.around(TextStream, "push", "detokenise")
     laps.around(AsyncEngine, "_deliver", "streams")
     laps.around(Stream, "take", "streams")
-    laps.around(exchange, "_events", "events")
+    laps.around(Writer, "events", "events")
     laps.around_async(EventStream, "send", "events")
     _cut_by_report(laps, Front)
     async_engine.ProcessLink = _profiled(links.ProcessLink)
