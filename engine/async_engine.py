@@ -6,6 +6,7 @@ Everything but loading and tokenizing runs on the loop, in short turns; nothing 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from types import TracebackType
 from typing import Any, Self, Unpack
 from weakref import WeakValueDictionary
@@ -33,6 +34,7 @@ from .links import Build, Link, ProcessLink, ThreadLink
 from .machine import Machine
 from .metrics import Metrics
 from .request import Completion, Delta, Place, Request, SamplingParams, Usage
+from .scaling import Scale, wanted
 from .stats import Live, Stats
 from .streams import PromptStream, Stream
 from .supervisor import Death
@@ -42,6 +44,7 @@ from .text_thread import SHORT_TEXT, TextThread, characters
 from .worker import ProgressCall, build
 from .workforce import FIRST
 
+SCALING_SECONDS = 1.0  # between two looks at how many workers are wanted
 NOT_STARTED = "the engine has not started"
 CLOSED = "the engine was closed"
 log = logging.getLogger(__name__)
@@ -83,16 +86,19 @@ class AsyncEngine:
         self._model = model
         self._progress = progress
         self._tokenizer = tokenizer
-        if in_process and self.config.workers > 1:
+        if in_process and (self.config.worker_span[1] > 1 or self.config.spare_workers):
             raise ConfigError(f"workers is {self.config.workers}, but in_process has the only one in a thread")
         self._crew = Crew(
             new_link or ((lambda: ThreadLink(build_worker)) if in_process else ProcessLink),
-            self.config.workers,
+            self.config.worker_span[0],
             self,
             now=self._clock.now,
             timeout=self.config.worker_timeout,
             restarts=not in_process,
+            spares=self.config.spare_workers,
         )
+        self._scale = Scale(*self.config.worker_span)
+        self._scaled_at = -inf
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready: asyncio.Future[Ready] | None = None
         self._infos: dict[int, Ready] = {}  # of workers that are ready, by number
@@ -370,15 +376,43 @@ class AsyncEngine:
         except Exception:  # whoever shows it: loading goes on
             log.warning("progress could not be shown", exc_info=True)
 
-    def on_ready(self, number: int, info: Ready, seconds: float) -> None:
-        self._infos[number] = info
+    def objection(self, info: Ready) -> str | None:
+        if self._front is None or info.context >= self._front.info.context:
+            return None
+        before = self._front.info.context
+        return f"a worker has room for {info.context} tokens of a sequence, where requests may have {before}"
+
+    def on_loaded(self, seconds: float) -> None:
         self.metrics.failures.loaded(seconds)
+
+    def on_ready(self, number: int, info: Ready) -> None:
+        self._infos[number] = info
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(info)
         self._act(lambda front: front.join(number, info))
 
     def on_report(self, number: int, report: Report) -> None:
-        self._act(lambda front: self._deliver(front.receive(report, self._clock.now(), number)))
+        self._act(lambda front: self._receive(front, report, number))
+
+    def _receive(self, front: Front, report: Report, number: int) -> None:
+        now = self._clock.now()
+        self._deliver(front.receive(report, now, number))
+        for gone in front.vacated():
+            del self._infos[gone]
+            self._crew.dismiss(gone)
+        if now - self._scaled_at >= SCALING_SECONDS:
+            self._scaled_at = now
+            self._rescale(front, now)
+
+    def _rescale(self, front: Front, now: float) -> None:
+        """Start as many workers as there are to be, or let one go."""
+        least, most = self.config.worker_span
+        if least == most:
+            return
+        count = self._scale.follow(wanted(front.pressure(now)), now)
+        missing = front.resize(count) - (self._crew.count - self._crew.size)
+        for _ in range(missing):
+            self._crew.grow()
 
     def on_death(self, death: Death) -> None:
         self._last_death = death.reason
@@ -387,7 +421,7 @@ class AsyncEngine:
             self.metrics.failures.died(hung=death.hung)
         if self._front is None:
             self._fail_start(death)
-        elif not self._crew.size and not self._crew.coming:
+        elif self._crew.is_lost:
             self._fail(death.reason)
         else:
             self._act(lambda front: self._lose(front, death))
@@ -408,7 +442,7 @@ class AsyncEngine:
         if self._front is None or self.failure is not None:
             return
         try:
-            self._front.expect(self._crew.coming)
+            self._front.expect(self._crew.coming, self._crew.spare)
             act(self._front)
             self._send_orders()
         except Exception as error:  # a bug of ours: better told to all than hanging them

@@ -32,6 +32,7 @@ GPU_SEATS = 256
 GPU_STEP_TOKENS = 8192
 DETERMINISTIC_CHUNK = 256
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)\s*$", re.IGNORECASE)
+_SPAN = re.compile(r"^(\d{1,4})(?::(\d{1,4}))?$")
 _METRIC_PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
@@ -115,7 +116,13 @@ class EngineConfig:
         "nobody expires before the deadline).",
         unset="as measured",
     )
-    workers: int = option("Worker processes, each with the model and its own memory for keys and values.", 1)
+    workers: int | str = option(
+        "Worker processes, each with the model and its own memory for keys and values: N, or MIN:MAX, of which as many "
+        "run as what waits asks for.",
+        1,
+        span=True,
+    )
+    spare_workers: int = option("Workers beside these that are loaded and wait to take the place of one that dies.", 0)
     worker_timeout: float = option(
         "Seconds without a sign of life from a worker that has work, after which it is ended and started again.", 60.0
     )
@@ -151,12 +158,22 @@ class EngineConfig:
         check_positive("kv_memory", self.kv_memory)
         for name in ("deterministic", "prefix_cache"):
             _check_bool(name, getattr(self, name))
-        for name in ("workers", "max_attempts"):
-            check_positive(name, 0 if getattr(self, name) is None else getattr(self, name))
+        check_positive("max_attempts", 0 if self.max_attempts is None else self.max_attempts)
         _check_seconds("worker_timeout", self.worker_timeout)
-        if self.workers > 1 and self.batching != "continuous":
+        if isinstance(self.spare_workers, bool) or not isinstance(self.spare_workers, int) or self.spare_workers < 0:
+            raise ConfigError(f"spare_workers must be 0 or more, not {self.spare_workers!r}")
+        if self.worker_span[1] > 1 and self.batching != "continuous":
             raise ConfigError(f"workers is {self.workers}, but batching {self.batching} is that of one worker")
         self._check_target()
+
+    @property
+    def worker_span(self) -> tuple[int, int]:
+        """The fewest and the most workers."""
+        match = _SPAN.match(str(self.workers))
+        least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if isinstance(self.workers, bool) or not 1 <= least <= most:
+            raise ConfigError(f"workers must be a positive number, or two such as 1:4, not {self.workers!r}")
+        return least, most
 
     def _check_target(self) -> None:
         target = self.inter_token_target_ms
@@ -182,7 +199,7 @@ class EngineConfig:
             step_tokens=tokens,
             chunk=chunk or tokens,
             kv_memory=self.kv_memory or (None if gpu else KV_MEMORY),
-            threads=self.threads or max(1, machine.cores // self.workers),
+            threads=self.threads or max(1, machine.cores // self.worker_span[1]),
         )
         full._check_together()
         return full

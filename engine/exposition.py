@@ -148,6 +148,8 @@ def _failures(page: _Page, stats: Stats) -> None:
     live, of = stats.live, stats.failures
     page.gauge("workers_ready", "Workers that compute.", live.workers)
     page.gauge("workers_loading", "Workers that are being started.", live.loading)
+    page.gauge("workers_spare", "Workers that are loaded and wait for a place.", live.spare)
+    page.gauge("desired_workers", "Workers that what runs, what waits and its deadlines ask for.", live.desired)
     page.histogram("worker_load_seconds", "Start of a worker until it is ready.", of.loads)
     page.counter("worker_deaths_total", "Workers that ended and were not told to.", of.deaths)
     page.counter("worker_hangs_total", "Of these, ended because no Report came.", of.hung)

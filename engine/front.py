@@ -23,6 +23,7 @@ from .metrics import Metrics
 from .outlook import Outlook
 from .recovery import ATTEMPTS
 from .request import Delta, FinishReason, Request
+from .scaling import Pressure, wanted
 from .siblings import Siblings
 from .stations import Station
 from .stats import OTHER, Live, Stats
@@ -82,6 +83,7 @@ class Front:
         self._sent_of: Counter[str] = Counter()  # sequences in the worker, by tenant
         self._seq_of: dict[str, int] = {}  # by request id
         self._running = 0  # entries that have started
+        self._spare = 0  # workers that are loaded and take no part
 
     @property
     def tenants(self) -> Tenants:
@@ -177,10 +179,32 @@ class Front:
         self._metrics.failures.retried(len(held) - len(refused))
         return [self._give_up(entry, refusal.code, refusal.error, now) for entry, refusal in refused]
 
-    def expect(self, coming: Sequence[float]) -> None:
-        """Workers are being started, which are expected to be ready at these instants."""
+    def expect(self, coming: Sequence[float], spare: int = 0) -> None:
+        """Workers are being started, expected to be ready at these instants. spare: those that wait for a place."""
         self._workers.trials.coming = len(coming)
         self._outlook.coming = tuple(coming)
+        self._spare = spare
+
+    def pressure(self, now: float) -> Pressure:
+        """What there is to do, in one worker's terms. Takes time with what waits."""
+        queued, due = self._outlook.demand(max(1, len(self._workers.stations)), now)
+        return Pressure(self._sent_of.total(), self.info.seats, queued, due)
+
+    def resize(self, count: int) -> int:
+        """So many workers are to stay: those that were about to go may, or one is let go. How many are missing."""
+        stations = self._workers.stations
+        while len(stations.staying) < count and stations.reopen():
+            pass
+        if len(stations.staying) > count:
+            stations.retire()
+        return count - len(stations.staying)
+
+    def vacated(self) -> list[int]:
+        """Workers that were to go, and hold nothing any more: they are in no book now."""
+        gone = self._workers.vacated()
+        if gone:
+            self._outlook.resize(self._workers.stations.whole)
+        return gone
 
     def orders(self, now: float, most: int | None = None) -> Orders | None:
         """What the first worker should do next, or None if nothing new.
@@ -269,6 +293,7 @@ class Front:
             pages_total=pages,
             workers=len(stations),
             loading=self._workers.trials.coming,
+            spare=self._spare,
         )
 
     def stats(self, now: float) -> Stats:
@@ -276,7 +301,7 @@ class Front:
         arrival = lambda seq: self._entries[seq].request.arrival  # noqa: E731
         room, outlook = self._seats.room, self._outlook
         return self._metrics.stats(
-            self.live(),
+            replace(self.live(), desired=wanted(self.pressure(now))),
             room,
             arrival=arrival,
             price=outlook.queued,

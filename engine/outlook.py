@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from math import inf
 
 from .admission.answer_lengths import AnswerLengths
@@ -187,6 +188,20 @@ class Outlook:
             expected = self._expected(need, terms, deadlines, now, priority, free, speed)
         return Prospect(expected, forecast(need, 0.0, IDLE, speed), at_least)
 
+    def demand(self, workers: int, now: float) -> tuple[float, list[tuple[float, float]]]:
+        """Seconds that one of so many workers would take for all that waits; and for each deadline of what waits,
+        soonest first, the seconds left and the seconds of work due by then. Nothing before a rate is known.
+        """
+        if not self._rate.units:
+            return 0.0, []
+        each = workers / self._rate.units  # seconds of one worker for a unit
+        queued = sum(self._units(name, line.total) for (_, name), line in self._lines.items())
+        waiting = (one for one in self._sequences.values() if not one.runs and one.ticket.deadline is not None)
+        costs = sorted((one.ticket.deadline or 0.0, self._units(one.queue[1], _work_of(one))) for one in waiting)
+        sums = accumulate(cost for _, cost in costs)
+        due = [(at - now, done * each) for (at, _), done in zip(costs, sums, strict=True)]
+        return queued * each, due
+
     def least(self, prompt_tokens: int, outputs: int = 1) -> Forecast:
         """What a sequence with so many tokens to compute, and so many outputs to draw, takes at the very least."""
         need = Need(prompt_tokens=prompt_tokens, max_tokens=outputs, least=outputs)
@@ -233,13 +248,15 @@ class Outlook:
     def _stage(self, free: Room, tiers: set[int], now: float) -> Stage:
         """The workers as they are; those that are being started have room from when they are ready."""
         step = self._step(busy=True)
+        stand = max(0.0, min(self.coming) - now) if self.coming and not self.ready.seats else 0.0  # all that runs does
+        running = (self._end(each, stand, step) for each in self._running.values())
         return Stage(
             turns={tier: self._room.turns(tier) if self._takes_turns else Arrivals() for tier in tiers},
             seats=self.whole.seats,
             pages=self.whole.pages,
             free_seats=free.seats,
             free_pages=free.pages,
-            running=[*(self._end(each, step) for each in self._running.values()), *self._rooms_to_come(free, now)],
+            running=[*running, *self._rooms_to_come(free, now)],
             cap=CAP / THOUSAND if self._shared else None,
             step=step,
         )
@@ -298,8 +315,8 @@ class Outlook:
         """Seconds of a step, as they are while others wait or as they all are."""
         return self._steps.busy or self._steps.mean if busy else self._steps.mean
 
-    def _end(self, sequence: _Sequence, step: float) -> End:
-        return self._left(sequence) * step, self._pages(sequence.known), *sequence.queue
+    def _end(self, sequence: _Sequence, stand: float, step: float) -> End:
+        return stand + self._left(sequence) * step, self._pages(sequence.known), *sequence.queue
 
     def _left(self, sequence: _Sequence) -> float:
         """Tokens that a running sequence still draws."""

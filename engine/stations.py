@@ -12,7 +12,10 @@ from .headroom import RoomLeft
 
 
 class Station:
-    """One worker. seqs: the sequences it holds, or was sent. reserved: what waits in the room is not sent here."""
+    """One worker. seqs: the sequences it holds, or was sent. reserved: what waits in the room is not sent here.
+
+    leaves: nothing is sent here any more; once it is clear, it goes.
+    """
 
     def __init__(self, number: int, info: Ready) -> None:
         self.number = number
@@ -21,6 +24,7 @@ class Station:
         self.gauges = Gauges(pages_total=info.pages)
         self.seqs: set[int] = set()
         self.reserved = False
+        self.leaves = False
         self.ordered = 0  # the number of the last Orders
         self._heard = 0  # that of the last Report
         self._cancels: list[tuple[int, int]] = []
@@ -95,6 +99,31 @@ class Stations:
         """A worker is gone; what was known of it."""
         return self._stations.pop(number, None)
 
+    @property
+    def staying(self) -> list[Station]:
+        """Those that are not about to go."""
+        return [each for each in self if not each.leaves]
+
+    def retire(self) -> None:
+        """Let the one go that holds least; there must be another."""
+        staying = self.staying
+        assert len(staying) > 1, "the last worker stays"
+        min(staying, key=lambda each: (each.reserved, len(each.seqs))).leaves = True
+
+    def reopen(self) -> bool:
+        """Let one stay that was about to go; whether there is one."""
+        leaving = [each for each in self if each.leaves]
+        for station in leaving[:1]:
+            station.leaves = False
+        return bool(leaving)
+
+    def vacated(self) -> list[int]:
+        """Those that were about to go and hold nothing any more: they are gone now."""
+        gone = [each.number for each in self if each.leaves and each.is_clear]
+        for number in gone:
+            del self._stations[number]
+        return gone
+
     def forget_gauges(self) -> None:
         """No worker computes any more."""
         for station in self:
@@ -134,7 +163,7 @@ class Stations:
         return max(near or fitting, key=lambda each: _size(each.left.free))
 
     def _open(self) -> Iterator[Station]:
-        return (each for each in self if not each.reserved)
+        return (each for each in self if not each.reserved and not each.leaves)
 
 
 def _size(room: Room) -> tuple[int, int]:

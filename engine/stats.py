@@ -46,8 +46,8 @@ class Distribution:
 class Live:
     """State at the moment. kv_usage: part of the pages that sequences hold, 0 to 1.
 
-    waiting counts every other live request, in the front's room or held by the worker. workers: that are ready, and
-    that are being loaded.
+    waiting counts every other live request, in the front's room or held by the worker. workers: that take part; others
+    are being loaded, or are spare. desired: how many workers what there is to do asks for.
     """
 
     running: int = 0
@@ -56,6 +56,8 @@ class Live:
     pages_total: int = 0
     workers: int = 1
     loading: int = 0
+    spare: int = 0
+    desired: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

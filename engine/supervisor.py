@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a life ended. number: None: before it was ready. failed: what the worker itself said of it.
+    """How a life ended. number: None: it took no part yet. failed: what the worker itself said of it.
 
     hung: it had to be ended. last: no other life follows.
     """
@@ -37,11 +37,11 @@ class Overseer(Protocol):
 
     def loading(self, what: str, fraction: float) -> None: ...
 
-    def number(self, supervisor: "Supervisor") -> int:
-        """The number that a life has which is ready now."""
+    def objection(self, info: Ready) -> str | None:
+        """Why a worker that has loaded this is of no use; None: it is."""
 
-    def ready(self, number: int, info: Ready, seconds: float) -> None:
-        """A life is ready, so many seconds after its start."""
+    def loaded(self, supervisor: "Supervisor", info: Ready, seconds: float) -> None:
+        """A life has loaded, so many seconds after its start; it is spare until it takes part()."""
 
     def reported(self, number: int, report: Report) -> None: ...
 
@@ -50,10 +50,11 @@ class Overseer(Protocol):
 
 @dataclass(slots=True)
 class _Life:
-    """From one start to its end. number: once it is ready."""
+    """From one start to its end. info: once it has loaded. number: once it takes part."""
 
     link: Link
     began: float
+    info: Ready | None = None
     number: int | None = None
     failed: Failed | None = None
     is_over: bool = False
@@ -92,6 +93,11 @@ class Supervisor:
         self._is_stopping = False
 
     @property
+    def goes_on(self) -> bool:
+        """Whether a life goes on, or another is to follow."""
+        return self._life is not None or self.ready_at is not None
+
+    @property
     def link(self) -> Link | None:
         """That of the life that goes on, if one does."""
         return self._life.link if self._life else None
@@ -100,6 +106,19 @@ class Supervisor:
         """Begin the first life. Raises what starting a link raises."""
         self._model, self._config = model, config
         await self._begin()
+
+    def start_beside(self, model: str, config: EngineConfig, takes: float) -> None:
+        """Begin the first life beside others, which have taken so many seconds to load; nobody waits for it."""
+        self._model, self._config = model, config
+        self.load_seconds, self.ready_at = takes, self._now() + takes
+        self._start_again()
+
+    def part(self, number: int) -> Ready:
+        """The life that has loaded takes part from now on, under this number; what it loaded."""
+        life = self._life
+        assert life is not None and life.info is not None and life.number is None, "no worker is spare"
+        life.number = number
+        return life.info
 
     def send(self, orders: Orders) -> None:
         """Orders for the life that is ready."""
@@ -153,16 +172,23 @@ class Supervisor:
                 if message.step is not None:
                     self._backoff.worked()
                 self._overseer.reported(life.number, message)
-            case Ready() if life.number is None:
-                self.load_seconds, self.ready_at = self._now() - life.began, None
-                self._backoff.loaded()
-                life.number = self._overseer.number(self)
-                self._overseer.ready(life.number, message, self.load_seconds)
+            case Ready() if life.info is None:
+                self._load(life, message)
             case Progress(what, fraction):
                 self._overseer.loading(what, fraction)
             case Failed():
                 life.failed = message
                 self._end(life, message.message)
+
+    def _load(self, life: _Life, info: Ready) -> None:
+        if reason := self._overseer.objection(info):
+            life.link.kill()
+            self._end(life, reason)
+            return
+        life.info = info
+        self.load_seconds, self.ready_at = self._now() - life.began, None
+        self._backoff.loaded()
+        self._overseer.loaded(self, info, self.load_seconds)
 
     def _end(self, life: _Life, reason: str, *, hung: bool = False) -> None:
         """A life is over."""
@@ -171,7 +197,7 @@ class Supervisor:
         life.is_over = True
         self._life = self.ready_at = None
         self._stop_timer()
-        wait = self._backoff.died(was_ready=life.number is not None)
+        wait = self._backoff.died(was_ready=life.info is not None)
         last = self._is_stopping or not self._restarts or self._backoff.gives_up
         if not last:
             self.ready_at = self._now() + wait + self.load_seconds

@@ -43,14 +43,15 @@ class Trials:
                 station.reserved = self._suspects.trial_in(station.number) is not None
             return moves
         for station in self._stations:
-            if not station.seqs and self._suspects.trial_in(station.number) is None:
+            if not station.seqs and not station.leaves and self._suspects.trial_in(station.number) is None:
                 station.reserved = True
                 if not station.is_clear:
                     continue
                 if group := self._begin(station):
                     moves.send.append((station, group))
         if self._nobody_is_reserved() and not self.coming and len(self._stations):
-            emptiest = min(self._stations, key=lambda station: len(station.seqs))
+            emptiest = min(self._stations, key=lambda station: (station.leaves, len(station.seqs)))
+            emptiest.leaves = False
             emptiest.reserved = True
             moves.clear.append(emptiest)
         return moves

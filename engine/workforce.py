@@ -58,6 +58,8 @@ class Workforce:
         station = self.stations.leave(worker)
         if station is None:
             return None
+        if not self.stations.staying:
+            self.stations.reopen()
         self.seats.resize()
         held = sorted(station.seqs, key=lambda seq: (self._entries[seq].started, seq))
         for seq in held:
@@ -65,6 +67,13 @@ class Workforce:
             self.seats.keep(seq)
         refused = self.recovery.lost(worker, held, reason)
         return [(self._entries[seq], refusal) for seq, refusal in refused.items()]
+
+    def vacated(self) -> list[int]:
+        """Workers that were to go and are gone by now: they hold nothing."""
+        gone = self.stations.vacated()
+        if gone:
+            self.seats.resize()
+        return gone
 
     # --- sequences come and go
 

@@ -173,3 +173,39 @@ def test_units_are_counted_while_somebody_waits() -> None:
     for number in range(20):
         worked.step(number * STEP, Result(1, 1, (5,), computed=10))
     assert worked.outlook.rate == pytest.approx((40 * 1000 + 2000) / STEP, rel=0.01)
+
+
+def test_a_worker_that_is_being_started_has_its_seats_from_when_it_is_ready() -> None:
+    worked = Worked()
+    worked.outlook.lengths.add("busy", 1000)  # those that run go on for long
+    for _ in range(8):
+        worked.wait("a")
+    alone = worked.expected("b").wait
+    worked.outlook.coming = (3.0,)
+    beside = worked.expected("b").wait
+    assert 3.0 <= beside < alone
+    worked.outlook.coming = (1e6,)
+    assert worked.expected("b").wait == pytest.approx(alone)
+
+
+def test_its_first_seats_are_for_those_that_have_lost_their_worker() -> None:
+    worked = Worked()
+    worked.outlook.resize(Room(0, 0))  # all that run were on it
+    worked.outlook.coming = (3.0,)
+    lost = worked.expected("b", free=Room(0, 0)).wait
+    worked.outlook.coming = (3.0, 3.0)
+    assert 3.0 <= worked.expected("b", free=Room(0, 0)).wait < lost
+
+
+def test_what_waits_is_told_in_seconds_of_one_worker_and_by_deadline() -> None:
+    worked = Worked()
+    assert worked.outlook.demand(1, 0.0) == (0.0, []), "no rate is known yet"
+    worked.wait("a", deadline=20.0)
+    worked.wait("b", deadline=5.0)
+    worked.wait("a")
+    for step in range(20):
+        worked.step(step * STEP)
+    (queued, due), (twice, _) = worked.outlook.demand(1, 1.0), worked.outlook.demand(2, 1.0)
+    assert [left for left, _ in due] == [4.0, 19.0]
+    assert [work for _, work in due] == pytest.approx([queued / 3, 2 * queued / 3]) and queued > 0.0
+    assert twice == pytest.approx(2 * queued), "each of two is half as fast"

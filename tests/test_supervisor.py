@@ -47,10 +47,11 @@ class ScriptedLink:
 class Office:
     """Owner of a crew: hears of everything. firsts: what each start says first; then all are ready."""
 
-    def __init__(self, clock: ManualClock, count: int = 1, *firsts: Message | None) -> None:
+    def __init__(self, clock: ManualClock, count: int = 1, *firsts: Message | None, spares: int = 0) -> None:
         self.links: list[ScriptedLink] = []
         self.heard: list[tuple[int, Report]] = []
-        self.ready: list[tuple[int, float]] = []
+        self.ready: list[int] = []
+        self.loads: list[float] = []
         self.deaths: list[Death] = []
         self.clock = clock
         left = list(firsts)
@@ -59,12 +60,19 @@ class Office:
             self.links.append(ScriptedLink(left.pop(0) if left else INFO))
             return self.links[-1]
 
-        self.crew = Crew(link, count, self, now=clock.now, timeout=60.0, restarts=True)
+        self.crew = Crew(link, count, self, now=clock.now, timeout=60.0, restarts=True, spares=spares)
 
     def on_loading(self, what: str, fraction: float) -> None: ...
 
-    def on_ready(self, number: int, info: Ready, seconds: float) -> None:
-        self.ready.append((number, seconds))
+    def objection(self, info: Ready) -> str | None:
+        return None if info == INFO else "it has loaded something else"
+
+    def on_loaded(self, seconds: float) -> None:
+        self.loads.append(seconds)
+
+    def on_ready(self, number: int, info: Ready) -> None:
+        self.ready.append(number)
+        self.crew.check()
 
     def on_report(self, number: int, report: Report) -> None:
         self.heard.append((number, report))
@@ -90,7 +98,7 @@ def test_a_worker_that_dies_is_another_one_when_it_comes_back() -> None:
         office.links[0].say(report())
         assert not office.heard, "a dead worker is not heard"
         await asyncio.sleep(1)
-        assert [number for number, _ in office.ready] == [0, 1] and office.crew.size == 1 and not office.crew.coming
+        assert office.ready == [0, 1] and office.crew.size == 1 and not office.crew.coming
         office.links[1].say(report())
         assert [number for number, _ in office.heard] == [1] and office.links[0].stopped
         await office.crew.stop()
@@ -164,6 +172,78 @@ def test_none_is_started_after_quit() -> None:
         office.links[0].end("told to")
         await asyncio.sleep(100)
         assert len(office.links) == 1 and office.deaths == [Death(0, "told to", last=True)]
+        await office.crew.stop()
+
+    run(clock, body())
+
+
+def test_a_spare_worker_takes_the_place_of_one_that_dies_at_once() -> None:
+    clock = ManualClock()
+    office = Office(clock, spares=1)
+
+    async def body() -> None:
+        await office.crew.start("m", EngineConfig())
+        assert office.ready == [0] and office.crew.spare == 1 and not office.crew.coming
+        office.links[0].end("killed")
+        assert office.ready == [0, 1] and office.crew.size == 1 and office.crew.spare == 0
+        assert not office.crew.coming, "who is being started now will be spare"
+        await asyncio.sleep(1)
+        assert office.ready == [0, 1] and office.crew.spare == 1
+        office.crew.send({1: Orders(1)})
+        assert [len(link.sent) for link in office.links] == [0, 1, 0]
+        office.links[2].end("killed")
+        assert office.deaths[-1].number is None and office.crew.size == 1 and office.crew.spare == 0
+        await office.crew.stop()
+
+    run(clock, body())
+
+
+def test_one_more_takes_part_when_it_has_loaded_and_goes_when_told() -> None:
+    clock = ManualClock()
+    office = Office(clock, 1, INFO, None)
+
+    async def body() -> None:
+        await office.crew.start("m", EngineConfig())
+        office.crew.grow()
+        await asyncio.sleep(5)
+        assert office.ready == [0] and len(office.crew.coming) == 1 and office.crew.count == 2
+        office.links[1].say(INFO)
+        assert office.ready == [0, 1] and not office.crew.coming and office.loads == [0.0, 5.0]
+        office.crew.dismiss(0)
+        await asyncio.sleep(1)
+        assert office.links[0].stopped and office.crew.size == office.crew.count == 1 and not office.deaths
+        await office.crew.stop()
+
+    run(clock, body())
+
+
+def test_one_more_is_the_spare_one_and_another_is_loaded() -> None:
+    clock = ManualClock()
+    office = Office(clock, spares=1)
+
+    async def body() -> None:
+        await office.crew.start("m", EngineConfig())
+        office.crew.grow()
+        assert office.ready == [0, 1]
+        await asyncio.sleep(1)
+        assert office.crew.spare == 1 and len(office.links) == 3
+        await office.crew.stop()
+
+    run(clock, body())
+
+
+def test_a_worker_of_no_use_never_takes_part_and_is_given_up() -> None:
+    clock = ManualClock()
+    other = ready(settings(context=20))
+    office = Office(clock, 1, INFO, *[other] * MOST_FAILED)
+
+    async def body() -> None:
+        await office.crew.start("m", EngineConfig())
+        office.links[0].end("killed")
+        await asyncio.sleep(300)
+        assert office.ready == [0] and all(link.killed for link in office.links[1:])
+        assert office.deaths[-1].last and office.deaths[-1].reason == "it has loaded something else"
+        assert office.crew.is_lost
         await office.crew.stop()
 
     run(clock, body())

@@ -119,6 +119,8 @@ def _reading(setting: Field[Any], kind: Any) -> dict[str, Any]:
         return {"type": click.Choice(setting.metadata["choices"]), "metavar": "NAME"}
     if setting.metadata.get("size"):
         return {"type": click.STRING, "metavar": "SIZE"}
+    if setting.metadata.get("span"):
+        return {"type": click.STRING, "metavar": "N|MIN:MAX"}
     kinds = get_args(kind) or (kind,)  # `int | None` gives (int, NoneType)
     if Literal["auto"] in kinds:
         return {"type": click.STRING, "metavar": "N|auto", "callback": _number_or_text}

@@ -17,6 +17,7 @@ class History:
         self.pick = Random(seed)
         self.plant = Plant(self._settings(), self.pick.choice((1, 1, 2, 3)), pick=self.pick)
         self.rate = self.pick.choice((0.0, 0.02, 0.1))  # of what goes wrong by itself
+        self.scales = self.pick.choice((0.0, 0.0, 0.05))  # of a number of workers that changes
         self.culprits = self.pick.choice((0.0, 0.0, 0.05, 0.2))
 
     def run(self, turns: int = 120) -> Counter[str]:
@@ -76,6 +77,8 @@ class History:
                 plant.deliver(number)
         if pick.random() < self.rate:
             plant.repeat()
+        if pick.random() < self.scales:
+            plant.resize(pick.randint(1, 3))
         if plant.restarts_due and pick.random() < 0.3:
             plant.start()
         plant.clock.jump(1000.0 if pick.random() < self.rate / 4 else 1.0)

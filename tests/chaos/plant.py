@@ -151,6 +151,12 @@ class Plant:
     def restarts_due(self) -> int:
         return self._restarts
 
+    def resize(self, count: int) -> None:
+        """So many workers are to stay: some may be about to go, or one more is started."""
+        missing = self.front.resize(count) - self._restarts
+        for _ in range(missing):
+            self.start()
+
     def kill(self, number: int, reason: str = "the worker process was ended by SIGKILL") -> None:
         """A worker is gone, and the front hears of it after what it said."""
         hand = self.hands.pop(number)
@@ -184,6 +190,13 @@ class Plant:
             report = hand.outbox.popleft()
             self.late.append((number, report))
             self.hear(self.front.receive(report, self.clock.now(), number))
+            for gone in self.front.vacated():
+                left = self.hands.pop(gone)
+                assert not left.inbox, "Orders were sent to a worker that was to go"
+                left.worker.check()
+                assert not left.loop._held and left.loop._pool.held == 0, "pages were lost"
+                self.late += [(gone, report) for report in left.outbox]
+                self.counts["let go"] += 1
 
     def repeat(self) -> None:
         """A Report arrives that has been delivered before, or whose worker is dead."""
@@ -205,7 +218,8 @@ class Plant:
         for number in list(self.hands):
             self.tick(number)
         for number in list(self.hands):
-            self.deliver(number)
+            if number in self.hands:
+                self.deliver(number)
         self.clock.jump(1.0)
 
     def settle(self, turns: int = 5000, on_turn: Callable[[], None] = lambda: None) -> None:
@@ -220,8 +234,8 @@ class Plant:
         assert not self.front.has_requests, "somebody waits for ever"
         for _ in range(3):  # the last cancels arrive
             self.turn()
-        for number, hand in self.hands.items():
-            while hand.outbox:
+        for number, hand in list(self.hands.items()):
+            while hand.outbox and number in self.hands:
                 self.deliver(number)
 
     # --- what comes of it

@@ -25,7 +25,8 @@ def play(seeds: range) -> Counter[str]:
 def test_a_slice_of_the_histories() -> None:
     counts = play(range(SLICE))
     print(f"\n{SLICE} histories: {dict(sorted(counts.items()))}")
-    for what in ("deaths", "retried", "stale", "request_failed_isolated", "fault: hang", "fault: doom", "length"):
+    faults = ("fault: hang", "fault: doom", "deaths", "let go")
+    for what in (*faults, "retried", "stale", "request_failed_isolated", "length"):
         assert counts[what], f"no history has any: {what}"
 
 
