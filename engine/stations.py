@@ -166,5 +166,24 @@ class Stations:
         return (each for each in self if not each.reserved and not each.leaves)
 
 
+def mismatch(first: Ready, later: Ready) -> str | None:
+    """Why a worker can't serve what was promised by what the first one loaded; None: it can."""
+    if (later.model, later.architecture, later.vocab_size) != (first.model, first.architecture, first.vocab_size):
+        return f"a worker has loaded another model than the first: {_named(later)}, not {_named(first)}"
+    if _longest(later) < _longest(first):
+        return (
+            f"a worker has room for {_longest(later)} tokens of a sequence, where requests may have {_longest(first)}"
+        )
+    return None
+
+
+def _longest(info: Ready) -> int:
+    return min(info.context, info.pages * info.page_size)
+
+
+def _named(info: Ready) -> str:
+    return f"{info.model} ({info.architecture}, {info.vocab_size} token ids)"
+
+
 def _size(room: Room) -> tuple[int, int]:
     return room.seats, room.pages

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from fairstep.scaling import HOLD, MOST_WANTED, PATIENCE, Pressure, Scale, wanted
 
 SECONDS = st.floats(0.0, 1e6, allow_nan=False)
-Due = tuple[float, float]
 MOVES = st.lists(st.tuples(st.integers(0, 20), st.floats(0.0, 100.0)), max_size=40)
 DUE = st.lists(st.tuples(st.floats(-10.0, 1e6), SECONDS), max_size=5)
 
@@ -50,9 +49,7 @@ def test_more_come_at_once_and_fewer_one_at_a_time_after_a_while() -> None:
     assert scale.follow(1, 1.9 + 3 * HOLD) == 2, "two were wanted meanwhile"
 
 
-@given(
-    st.integers(1, 5), st.integers(0, 5), st.lists(st.tuples(st.integers(0, 20), st.floats(0.0, 100.0)), max_size=40)
-)
+@given(st.integers(1, 5), st.integers(0, 5), MOVES)
 def test_there_are_always_as_many_as_are_allowed(least: int, more: int, moves: list[tuple[int, float]]) -> None:
     scale, now = Scale(least, least + more), 0.0
     for wished, later in moves:

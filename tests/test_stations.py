@@ -1,8 +1,10 @@
 """stations.py: several workers' room, where the next one is sent, and Reports that come twice."""
 
+from msgspec.structs import replace
+
 from fairstep.door import Admit, Coefficients, Gauges, Headroom, Report, Sampling
 from fairstep.fairness.shares import Room
-from fairstep.stations import Stations
+from fairstep.stations import Stations, mismatch
 from fakes_worker import ready, settings
 
 INFO = ready(settings(seats=2, pages=10))
@@ -59,3 +61,15 @@ def test_a_worker_is_clear_when_it_has_said_so() -> None:
     stations[0].orders()
     stations[0].report(report)
     assert stations[0].is_clear and not stations[0].is_new(report)
+
+
+def test_a_later_worker_must_keep_what_the_first_promised() -> None:
+    first = ready(settings(pages=10, page_size=4, context=40))
+    assert mismatch(first, first) is None
+    assert mismatch(first, ready(settings(pages=20, page_size=4, context=60))) is None, "more room is no harm"
+    shorter = mismatch(first, ready(settings(pages=10, page_size=4, context=30)))
+    fewer = mismatch(first, ready(settings(pages=8, page_size=4, context=40)))
+    assert shorter is not None and "room for 30 tokens" in shorter
+    assert fewer is not None and "room for 32 tokens" in fewer and "may have 40" in fewer
+    other = mismatch(first, replace(first, vocab_size=first.vocab_size + 1))
+    assert other is not None and "another model than the first" in other
