@@ -442,3 +442,13 @@ def test_dynamic_scaling_gives_nothing_back() -> None:
     bench = Bench(rope_edge=5)
     bench.apply(admit(1, range(5)))
     assert [bench.step().results[0].outcome for _ in range(3)] == [None] * 3
+
+
+def test_orders_that_come_twice_change_nothing_also_after_their_sequence_has_ended() -> None:
+    bench = Bench()
+    orders = Orders(1, admit=(admit(1, range(3), max_tokens=1),))
+    bench.loop.apply(orders)
+    bench.step()
+    bench.loop.apply(orders)
+    bench.loop.check()
+    assert not bench.loop.has_work and bench.loop.report().gauges.stale_orders == 1

@@ -66,8 +66,11 @@ class StepLoop:
         """Cancel, give back, admit, in this order; also while a step is in flight.
 
         What is in flight keeps its seat and pages until the commit and its token is dropped then. Orders that do not
-        fit what is held (an unknown sequence, another attempt) are counted and ignored.
+        fit what is held (an unknown sequence, another attempt), or that came before, are counted and ignored.
         """
+        if orders.number <= self._orders:
+            self._stale += 1
+            return
         for seq, attempt in orders.cancel:
             self._leave(seq, attempt, "cancelled")
         for seq, attempt in orders.give_back:

@@ -27,7 +27,11 @@ class History:
             self.plant.front.check()
         self.plant.settle()
         self.plant.judge()
-        self.plant.counts["asked"] += len(self.plant.told)
+        ends = [deltas[-1] for deltas in self.plant.told.values()]
+        refused = sum(end.finish_reason == "error" for end in ends)
+        self.plant.counts += Counter(
+            {"accepted": len(ends), "refused in words": refused, "finished": len(ends) - refused}
+        )
         self.plant.counts["retried"] += self.plant.metrics.failures.stats(0).retried
         return self.plant.counts
 
@@ -77,6 +81,8 @@ class History:
                 plant.deliver(number)
         if pick.random() < self.rate:
             plant.repeat()
+        if plant.hands and pick.random() < self.rate:
+            plant.order_again(pick.choice(list(plant.hands)))
         if pick.random() < self.scales:
             plant.resize(pick.randint(1, 3))
         if plant.restarts_due and pick.random() < 0.3:

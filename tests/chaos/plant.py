@@ -74,6 +74,7 @@ class Hand:
     loop: StepLoop
     runner: FaultyRunner
     inbox: deque[Orders] = field(default_factory=deque)
+    ordered: list[Orders] = field(default_factory=list)  # what it has been told, and may be told once more
     outbox: deque[Report] = field(default_factory=deque)
     hangs_since: float | None = None
 
@@ -177,7 +178,8 @@ class Plant:
             return
         hand.runner.culprits = self.culprits
         while hand.inbox:
-            hand.worker.apply(hand.inbox.popleft())
+            hand.ordered.append(hand.inbox.popleft())
+            hand.worker.apply(hand.ordered[-1])
         try:
             hand.outbox.append(hand.worker.step())
         except Killed:
@@ -192,7 +194,7 @@ class Plant:
             self.hear(self.front.receive(report, self.clock.now(), number))
             for gone in self.front.vacated():
                 left = self.hands.pop(gone)
-                assert not left.inbox, "Orders were sent to a worker that was to go"
+                assert not any(orders.admit for orders in left.inbox), "work was sent to a worker that was to go"
                 left.worker.check()
                 assert not left.loop._held and left.loop._pool.held == 0, "pages were lost"
                 self.late += [(gone, report) for report in left.outbox]
@@ -205,6 +207,13 @@ class Plant:
             before = self.metrics.steps.stats().stale_results
             self.hear(self.front.receive(report, self.clock.now(), number))
             self.counts["stale"] += self.metrics.steps.stats().stale_results - before
+
+    def order_again(self, number: int) -> None:
+        """Orders arrive that a worker has had before."""
+        hand = self.hands[number]
+        if hand.ordered:
+            hand.worker.apply(self.pick.choice(hand.ordered))
+            self.counts["duplicates dropped"] += 1
 
     def order(self) -> None:
         """The front's turn."""

@@ -15,15 +15,21 @@ from chaos.plant import FATAL_POSITION, KILLS
 from fairstep import worker
 from fairstep.config import EngineConfig
 from fairstep.door import Ready
+from fairstep.errors import ModelError
 from fairstep.stepping.plan import StepPlan
-from fakes_worker import FakeRunner, fake_build, settings
+from fakes_worker import FakeRunner, fake_build, letter, settings
 
 SLOW, SLOW_SECONDS = 104, 0.02
+CAPITALS, BROKEN = "capitals", "broken"  # models: one that says A, B, C, ..., and one that cannot be loaded
+
+
+def capital(position: int) -> int:
+    return letter(position) - 32
 
 
 class Poisoned(FakeRunner):
-    def __init__(self) -> None:
-        super().__init__(before=self.look)
+    def __init__(self, model: str) -> None:
+        super().__init__(draw=capital if model == CAPITALS else letter, before=self.look)
         self.culprits: set[int] = set()
         self.slow: set[int] = set()
 
@@ -40,8 +46,10 @@ class Poisoned(FakeRunner):
 
 
 def build(model: str, config: EngineConfig, progress: worker.ProgressCall) -> tuple[worker.Worker, Ready]:
+    if model == BROKEN:
+        raise ModelError(f"there is no model {model}")
     own = settings(seats=config.max_seats or 32, pages=1000, step_tokens=128)
-    return fake_build(Poisoned(), own)(model, config, progress)
+    return fake_build(Poisoned(model), own)(model, config, progress)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def test_a_slice_of_the_histories() -> None:
     counts = play(range(SLICE))
     print(f"\n{SLICE} histories: {dict(sorted(counts.items()))}")
     faults = ("fault: hang", "fault: doom", "deaths", "let go")
-    for what in (*faults, "retried", "stale", "request_failed_isolated", "length"):
+    for what in (*faults, "retried", "stale", "duplicates dropped", "request_failed_isolated", "length"):
         assert counts[what], f"no history has any: {what}"
 
 
