@@ -18,7 +18,7 @@ TYPES := .cache/types/fairstep
 .DEFAULT_GOAL := help
 .PHONY: help setup run chat test test-full check clean FORCE
 .PHONY: bench-batching bench-fairness bench-neighbour bench-deadlines bench-scheduler bench-cpu bench-startup
-.PHONY: bench-peers bench-offline bench-growth bench-profile bench-kernels bench-gpu
+.PHONY: bench-peers bench-offline bench-growth bench-profile bench-kernels bench-gpu bench-workers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -85,6 +85,9 @@ bench-startup: setup ## measure start-up time and memory while serving
 
 bench-peers: $(VENV)/.ready-test ## servers compared over HTTP; docs/benchmarks.md tells how others join
 	$(BIN)/python benchmarks/peers.py $(ARGS)
+
+bench-workers: $(VENV)/.ready-test ## what worker processes cost and bring
+	$(BIN)/python benchmarks/workers.py $(ARGS)
 
 bench-offline: setup ## engines compared without HTTP, beside what the machine can do
 	$(BIN)/python benchmarks/offline.py $(ARGS)

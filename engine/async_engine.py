@@ -35,6 +35,7 @@ from .machine import Machine
 from .metrics import Metrics
 from .request import Completion, Delta, Place, Request, SamplingParams, Usage
 from .scaling import Scale, wanted
+from .stations import mismatch
 from .stats import Live, Stats
 from .streams import PromptStream, Stream
 from .supervisor import Death
@@ -86,8 +87,10 @@ class AsyncEngine:
         self._model = model
         self._progress = progress
         self._tokenizer = tokenizer
-        if in_process and (self.config.worker_span[1] > 1 or self.config.spare_workers):
+        if in_process and self.config.worker_span[1] > 1:
             raise ConfigError(f"workers is {self.config.workers}, but in_process has the only one in a thread")
+        if in_process and self.config.spare:
+            raise ConfigError("spare asks for one more worker, but in_process has the only one in a thread")
         self._crew = Crew(
             new_link or ((lambda: ThreadLink(build_worker)) if in_process else ProcessLink),
             self.config.worker_span[0],
@@ -95,7 +98,7 @@ class AsyncEngine:
             now=self._clock.now,
             timeout=self.config.worker_timeout,
             restarts=not in_process,
-            spares=self.config.spare_workers,
+            spares=int(self.config.spare),
         )
         self._scale = Scale(*self.config.worker_span)
         self._scaled_at = -inf
@@ -276,6 +279,16 @@ class AsyncEngine:
             raise EngineRecovering(told, retry_after=max(1.0, seconds))
 
     @property
+    def source(self) -> str:
+        """What the model was loaded from, as it was named."""
+        return self._model
+
+    @property
+    def has_started(self) -> bool:
+        """Whether it was ever ready."""
+        return self._front is not None
+
+    @property
     def info(self) -> Ready:
         """What the first worker loaded."""
         return self._started().info
@@ -377,10 +390,8 @@ class AsyncEngine:
             log.warning("progress could not be shown", exc_info=True)
 
     def objection(self, info: Ready) -> str | None:
-        if self._front is None or info.context >= self._front.info.context:
-            return None
-        before = self._front.info.context
-        return f"a worker has room for {info.context} tokens of a sequence, where requests may have {before}"
+        first = self._front.info if self._front is not None else self._infos.get(FIRST)
+        return None if first is None else mismatch(first, info)
 
     def on_loaded(self, seconds: float) -> None:
         self.metrics.failures.loaded(seconds)
@@ -413,6 +424,7 @@ class AsyncEngine:
         missing = front.resize(count) - (self._crew.count - self._crew.size)
         for _ in range(missing):
             self._crew.grow()
+        front.expect(self._crew.coming, self._crew.spare)
 
     def on_death(self, death: Death) -> None:
         self._last_death = death.reason

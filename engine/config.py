@@ -122,7 +122,7 @@ class EngineConfig:
         1,
         span=True,
     )
-    spare_workers: int = option("Workers beside these that are loaded and wait to take the place of one that dies.", 0)
+    spare: bool = option("Load one more worker, which waits to take the place of one that dies.", False)
     worker_timeout: float = option(
         "Seconds without a sign of life from a worker that has work, after which it is ended and started again.", 60.0
     )
@@ -156,12 +156,10 @@ class EngineConfig:
         if self.batch_compute_ms is not None:
             _check_milliseconds("batch_compute_ms", self.batch_compute_ms)
         check_positive("kv_memory", self.kv_memory)
-        for name in ("deterministic", "prefix_cache"):
+        for name in ("deterministic", "prefix_cache", "spare"):
             _check_bool(name, getattr(self, name))
         check_positive("max_attempts", 0 if self.max_attempts is None else self.max_attempts)
         _check_seconds("worker_timeout", self.worker_timeout)
-        if isinstance(self.spare_workers, bool) or not isinstance(self.spare_workers, int) or self.spare_workers < 0:
-            raise ConfigError(f"spare_workers must be 0 or more, not {self.spare_workers!r}")
         if self.worker_span[1] > 1 and self.batching != "continuous":
             raise ConfigError(f"workers is {self.workers}, but batching {self.batching} is that of one worker")
         self._check_target()
@@ -244,6 +242,7 @@ class ServeConfig(EngineConfig):
     host: str = option("Address to listen on.", "127.0.0.1")
     port: int = option("Port to listen on; 0 takes any free one.", 8000)
     served_model_name: str | None = option("Name clients ask for (default: MODEL as given).")
+    models: str | None = option("TOML file that names the models, instead of MODEL; read again on SIGHUP.", file=True)
     metrics_prefix: str = option("First part of each metric's name.", "fairstep")
     metrics_tenants: int = option("Most tenants that metrics name; the rest are counted together, as `other`.", 100)
     max_body: int = option("Largest request body.", 8 * MIB, size=True)

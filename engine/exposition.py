@@ -6,7 +6,7 @@ lines of tenants. Labels stand in the order of their names.
 
 import re
 from collections.abc import Iterable, Mapping
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Literal
 
 from .errors import ConfigError
@@ -40,28 +40,34 @@ def check_prefix(prefix: str) -> None:
         )
 
 
-def text_of(stats: Stats, prefix: str) -> bytes:
-    """Everything, as text of CONTENT_TYPE. Raises ConfigError on an unusable prefix."""
+def text_of(told: Iterable[Stats], prefix: str) -> bytes:
+    """Everything of some engines, as text of CONTENT_TYPE. Raises ConfigError on an unusable prefix."""
     check_prefix(prefix)
-    page = _Page(prefix, stats.model_name)
-    _requests(page, stats)
-    _steps(page, stats)
-    _failures(page, stats)
-    _ledger(page, stats)
-    _tiers(page, stats.tiers)
-    _tenants(page, stats.tenants)
-    _accounts(page, stats.accounts)
+    page = _Page(prefix)
+    for stats in told:
+        page.tell_of(stats.model_name)
+        _requests(page, stats)
+        _steps(page, stats)
+        _failures(page, stats)
+        _ledger(page, stats)
+        _tiers(page, stats.tiers)
+        _tenants(page, stats.tenants)
+        _accounts(page, stats.accounts)
     return page.text()
 
 
 class _Page:
     """Families of samples, being written."""
 
-    def __init__(self, prefix: str, model_name: str) -> None:
+    def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self._model = {"model_name": model_name}
-        self._lines: list[str] = []
+        self._model = {"model_name": ""}
+        self._families: dict[str, list[str]] = {}  # lines by name
         self._bounds: dict[tuple[float, ...], tuple[str, ...]] = {}  # as they are written
+
+    def tell_of(self, model_name: str) -> None:
+        """Samples to come are this one's."""
+        self._model = {"model_name": model_name}
 
     def gauge(self, name: str, text: str, value: float | None) -> None:
         """One sample, or none if the value is not known."""
@@ -78,13 +84,13 @@ class _Page:
     def family(self, kind: Kind, name: str, text: str, samples: Iterable[Sample]) -> None:
         """Samples of one name, each with labels of its own. None: not known, and not written."""
         name = f"{self._prefix}:{name}"
-        self._lines += (f"# HELP {name} {text}", f"# TYPE {name} {kind}")
+        lines = self._families.setdefault(name, [f"# HELP {name} {text}", f"# TYPE {name} {kind}"])
         for labels, value in samples:
             told = _labels({**self._model, **labels})
             if isinstance(value, Distribution):
-                self._lines += self._histogram_lines(name, told, value)
+                lines += self._histogram_lines(name, told, value)
             elif value is not None:
-                self._lines.append(f"{name}{{{told}}} {float(value)!r}")
+                lines.append(f"{name}{{{told}}} {float(value)!r}")
 
     def _histogram_lines(self, name: str, labels: str, value: Distribution) -> list[str]:
         bounds = self._bounds.get(value.bounds)
@@ -99,7 +105,7 @@ class _Page:
         ]
 
     def text(self) -> bytes:
-        return ("\n".join(self._lines) + "\n").encode()
+        return ("\n".join(chain.from_iterable(self._families.values())) + "\n").encode()
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -133,7 +133,7 @@ class Metrics:
 
     def render(self, stats: Stats) -> bytes:
         """Stats as Prometheus text."""
-        return text_of(stats, self.prefix)
+        return text_of([stats], self.prefix)
 
     def _ledger(self, room: FairRoom | None, numbers: Sequence[int], capacity: float | None, now: float) -> LedgerStats:
         offered = sum(self.load.asked(number, now) for number in numbers)

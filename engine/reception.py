@@ -24,8 +24,9 @@ Refused = Callable[[TenantTerms | None, FairstepError, Need | None], None]
 class Reception:
     """Owner of the visits.
 
-    model: the name that limits know it by. now: the engine's clock. unix: Unix seconds, for months. foresee: what a
-    tenant's request with such deadlines may expect now; None: deadlines are not judged at the door.
+    model: the name that limits know it by, "" where a request says which one. now: the engine's clock. unix: Unix
+    seconds, for months. foresee: what a tenant's request with such deadlines may expect now; None: deadlines are not
+    judged at the door.
     refused: hears whose request is turned away (None: nobody's) and why, and what it asked for, if that is known.
     """
 
@@ -42,7 +43,7 @@ class Reception:
         self.admission = admission
         self.now = now
         self.unix = unix
-        self._foresee = foresee
+        self.foresee = foresee
         self.outputs = Averages()  # of an answer, by tenant
         self._model = model
         self._visits: dict[int, Visit] = {}
@@ -61,11 +62,6 @@ class Reception:
         self.end_pushed()
         return visit
 
-    def foreseen(self, need: Need, terms: TenantTerms, deadlines: Deadlines, now: float) -> Prospect | None:
-        """What a request may expect, where there is something to judge by it."""
-        is_judged = deadlines.sooner is not None or self.admission.targets
-        return self._foresee(need, terms, deadlines, now) if self._foresee and is_judged else None
-
     def figures(self, terms: TenantTerms, endpoint: str) -> tuple[RateFigure, ...]:
         """What a tenant has left of its limits a minute."""
         return self.admission.figures(terms, endpoint=endpoint, model=self._model, now=self.now())
@@ -75,7 +71,7 @@ class Reception:
         for place in self.admission.pushed():
             visit = self._visits[place.number]
             assert place.pushed_out is not None, "a place was put out for no reason"
-            self.refused(visit.terms, place.pushed_out, place.need)
+            visit.hear_refused(place.pushed_out)
             visit.give_up()
 
     def forget(self, place: Place) -> None:
@@ -92,7 +88,7 @@ class Reception:
 class Visit:
     """One body's stay. Whoever has it calls leave(), however it ends; a refusal has given its place back already.
 
-    give_up: ends what the engine does for it.
+    give_up: ends what the engine does for it. on_leave: called once, when it has left.
     """
 
     def __init__(self, reception: Reception, place: Place, terms: TenantTerms) -> None:
@@ -100,6 +96,9 @@ class Visit:
         self.terms = terms
         self.deadlines: Deadlines = NO_DEADLINES
         self.give_up: Callable[[], None] = _nothing
+        self.on_leave: Callable[[], None] = _nothing
+        self._foresee = reception.foresee
+        self._refused = reception.refused
         self._reception = reception
         self._begun: set[int] = set()
         self._left = False
@@ -115,8 +114,13 @@ class Visit:
             yield
         except FairstepError as error:
             if error is not self.place.pushed_out:
-                self._reception.refused(self.terms, error, self.place.need)
+                self._refused(self.terms, error, self.place.need)
             raise
+
+    def address(self, model: str, foresee: Foresee, refused: Refused) -> None:
+        """The model it is for is known, what may be expected there, and who hears of refusals. Raises RateLimited."""
+        self._foresee, self._refused = foresee, refused
+        self._reception.admission.address(self.place, model, self._reception.now())
 
     def is_batch_work(self) -> None:
         """The client says that nobody waits for it."""
@@ -138,8 +142,13 @@ class Visit:
             raise self.expired()
         reception.admission.count(self.place, need, now=now, unix=reception.unix())
         reception.end_pushed()
-        prospect = reception.foreseen(need, self.terms, self.deadlines, now)
+        is_judged = self.deadlines.sooner is not None or reception.admission.targets
+        prospect = self._foresee(need, self.terms, self.deadlines, now) if self._foresee and is_judged else None
         reception.admission.judge(self.place, self.deadlines, prospect, now)
+
+    def hear_refused(self, error: FairstepError) -> None:
+        """It is refused, by others' doing."""
+        self._refused(self.terms, error, self.place.need)
 
     def check_place(self) -> None:
         """Raise ServerOverloaded if its place was given to another."""
@@ -177,6 +186,7 @@ class Visit:
         if answered and need is not None:
             self._reception.outputs.add(self.terms.name, outputs // need.sequences)
         self._reception.forget(self.place)
+        self.on_leave()
 
 
 def _nothing() -> None:

@@ -17,7 +17,9 @@ from fairstep.admission.forecast import Prospect
 from fairstep.admission.limits import Need
 from fairstep.door import Ready
 from fairstep.errors import EngineDead, FairstepError
+from fairstep.metrics import Metrics
 from fairstep.request import Delta, Request, SamplingParams, Usage
+from fairstep.stats import Stats
 from fairstep.streams import Stream
 from fairstep.tenants import TenantTerms
 from fakes_text import EOS, VOCAB, FakeTokenizer
@@ -43,6 +45,7 @@ class FakeEngine:
     def __init__(self, pieces: Sequence[str] = PIECES, *, held: bool = False, ending: str = "stop") -> None:
         self.pieces, self.held, self.ending = pieces, held, ending
         self.model_name, self.failure, self.tokenizer = "fake", None, FakeTokenizer()
+        self.source, self.has_started, self.metrics = "fake", True, Metrics("fake")
         self.info = Ready("fake", "Fake", VOCAB, CONTEXT, (EOS,), {}, 8, 16, 4, "float32", "cpu", 0, {})
         self.asked: list[Asked] = []
         self.cancelled: list[str] = []
@@ -146,8 +149,11 @@ class FakeEngine:
     def replayed(self) -> None:
         self.replays += 1
 
-    def render_metrics(self) -> bytes:
-        return b"fairstep:num_requests_running 0.0\n"
+    def stats(self) -> Stats:
+        return self.metrics.stats()
+
+    def check(self) -> None:
+        """It has no invariants."""
 
 
 @asynccontextmanager

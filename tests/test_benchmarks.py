@@ -142,6 +142,15 @@ def test_our_own_server_is_started_and_measured() -> None:
 
 @pytest.mark.real
 @pytest.mark.full
+def test_one_worker_process_two_and_none_take_turns() -> None:
+    row = smoke("workers", "--serve", "--threads 1 --dtype float32")
+    assert [*row["loads"]["closed 2"]] == ["inside", "one", "two"]
+    assert all(each["tokens_per_second"] > 0 for each in row["loads"]["closed 2"].values())
+    assert all(each["alone_ttft"] > 0 for each in row["loads"]["neighbour"].values())
+
+
+@pytest.mark.real
+@pytest.mark.full
 def test_engines_are_compared_without_http() -> None:
     row = smoke("offline", "--own", 'fairstep:a={"threads": 1}', "--own", 'fairstep:b={"threads": 2}')
     for engine in row["engines"].values():

@@ -28,7 +28,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 def test_serve_hands_over_the_model_and_its_settings(calls: list[tuple[Any, ...]]) -> None:
     assert status_of("serve", "m", "--port", "0", "--max-seats", "2") == 0
     [(model, settings)] = calls
-    assert (model, settings.config.port, settings.config.max_seats) == ("m", 0, 2)
+    assert (model, settings.config.port, settings.config.max_seats) == ({"m": "m"}, 0, 2)
     assert settings.origins["port"] == "command line"
 
 
@@ -126,7 +126,9 @@ def test_an_interrupt_ends_quietly(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         (["serve", "m", "--step-tokens", "4", "--max-seats", "5"], "step_tokens (4) must be at least max_seats (5)"),
         (["serve", "m", "--port", "99999"], "port must be an integer from 0 to 65535"),
         (["serve", "m", "--config", "/no/such.toml"], "/no/such.toml"),
-        (["serve"], "Missing argument 'MODEL'"),
+        (["serve"], "name a MODEL to serve"),
+        (["serve", "a", "b"], "each needs a name, as NAME=a"),
+        (["serve", "m", "--models", "x.toml"], "the file alone names what is served"),
         (["chat", "m", "--temperature", "-1"], "temperature must be in [0, 100]"),
         (["chat", "m", "--max-tokens", "0"], "'--max-tokens': 0 is not in the range"),
         (["generate", "m", "--input", "x"], "Missing option '--output'"),

@@ -16,6 +16,7 @@ from fairstep.errors import EngineDead, FairstepError, ServerOverloaded, StoreFa
 from fairstep.reception import Reception
 from fairstep.request import Delta
 from fairstep.serving.limits import Limits
+from fairstep.serving.models import Models, Served
 from fairstep.serving.response_run import ResponseRun
 from fairstep.serving.responses import Responses, asked_response
 from fairstep.serving.tenant_book import TenantBook
@@ -107,13 +108,14 @@ class Server:
         self.admission = Admission(QueueBounds(), MemoryLimits())
         reception = Reception(self.admission, "fake", lambda: self.now, lambda: 1e9 + self.now)
         engine: Any = self.engine
-        self.responses = Responses(engine, "fake", Limits(), reception, TenantBook(), self.state)
+        self.served = Served("fake", engine)
+        self.responses = Responses(Models(self.served), Limits(), reception, TenantBook(), self.state)
         self.reception = reception
 
     async def ask(self, *, background: bool) -> ResponseRun | None:
         asked = asked_response({"input": "hi", "background": background}, Limits())
         visit = self.reception.arrive(TenantTerms("t"), "/v1/responses", 10)
-        run = self.responses.reply(asked, visit)._run
+        run = self.responses.reply(asked, visit, self.served)._run
         self.responses.start(run, visit)
         try:
             await run.until_accepted()

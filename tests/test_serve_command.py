@@ -15,6 +15,7 @@ from fairstep.door import Ready
 from fairstep.errors import ConfigError, EngineDead, ModelError
 from fairstep.serving import serve_command
 from fairstep.serving.listener import listen
+from fairstep.serving.models_file import sources_of
 from fairstep.serving.settings import Settings
 
 INFO = Ready(
@@ -40,6 +41,7 @@ class FakeEngine:
 
     def __init__(self, model: str, *args: Any, model_name: str, **named: Any) -> None:
         self.model_name = model_name
+        self.source = model
         self.named = named
         self.info = INFO
         self.seconds = {"tokenizer": 0.25, "ready": 1.0}
@@ -53,6 +55,10 @@ class FakeEngine:
             raise EngineDead(self.failure)
 
     check_ready = check_alive
+
+    @property
+    def has_started(self) -> bool:
+        return self.failure is None
 
     def refused(self, *_: Any) -> None:
         """Nobody counts here."""
@@ -106,7 +112,8 @@ def run(script: Callable[[int], Any], config: ServeConfig | None = None) -> None
 
     async def both() -> None:
         with listen("127.0.0.1", 0) as listener:
-            serving = asyncio.create_task(serve_command.serve_on(listener, "m", config or ServeConfig()))
+            own = config or ServeConfig()
+            serving = asyncio.create_task(serve_command.serve_on(listener, sources_of(["m"], own), own))
             try:
                 await script(listener.getsockname()[1])
             finally:
@@ -172,23 +179,23 @@ def test_a_busy_port_is_told_before_an_engine_is_made(engines: list[FakeEngine])
     with listen("127.0.0.1", 0) as taken:
         config = ServeConfig(port=taken.getsockname()[1])
         with pytest.raises(ConfigError, match="in use"):
-            serve_command.run_server("m", Settings(config, dict.fromkeys(names_of(config), "default")))
+            serve_command.run_server({"m": "m"}, Settings(config, dict.fromkeys(names_of(config), "default")))
     assert engines == []
 
 
-def test_the_ready_line_says_what_weights_are_where_not_all_is_of_one_format(engines: list[FakeEngine]) -> None:
+def test_what_was_loaded_says_what_weights_are_where_not_all_is_of_one_format(engines: list[FakeEngine]) -> None:
     def line(weights: str) -> str:
         engine = FakeEngine("m", model_name="m")
         engine.info = structs.replace(INFO, dtype="bfloat16", weights=weights)
-        return serve_command.ready_line(engine, "http://x")  # type: ignore[arg-type]
+        return serve_command.loaded_lines(engine)  # type: ignore[arg-type]
 
     assert "parameters, bfloat16 with weights Q4_1, output Q8_0 on cpu, " in line("Q4_1, output Q8_0")
     assert "parameters, bfloat16 on cpu, " in line("bfloat16")
     assert "parameters, bfloat16 on cpu, " in line("")
 
 
-def test_the_ready_line_says_when_transformers_computes_it(engines: list[FakeEngine]) -> None:
+def test_what_was_loaded_says_when_transformers_computes_it(engines: list[FakeEngine]) -> None:
     engine = FakeEngine("m", model_name="m")
     engine.info = structs.replace(INFO, path="transformers", architecture="GPT2LMHeadModel")
-    line = serve_command.ready_line(engine, "http://x")  # type: ignore[arg-type]
+    line = serve_command.loaded_lines(engine)  # type: ignore[arg-type]
     assert "m: GPT2LMHeadModel by transformers' own code, " in line

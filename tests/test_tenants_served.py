@@ -68,7 +68,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Served]:
 async def served(made: list[Served], config: ServeConfig) -> AsyncIterator[tuple[Served, httpx.AsyncClient]]:
     """The command's server on a free port, ended by its signal."""
     with listen("127.0.0.1", 0) as listener, terms_of_use(config) as terms:
-        serving = asyncio.create_task(serve_command.serve_on(listener, "m", config, terms))
+        serving = asyncio.create_task(serve_command.serve_on(listener, {"m": "m"}, config, terms))
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
             while (await client.get("/health")).status_code != 200:
                 await asyncio.sleep(0)

@@ -89,6 +89,18 @@ class Admission:
         self._live[terms.name] += 1
         return place
 
+    def address(self, place: Place, model: str, now: float) -> None:
+        """The model that a place's request is for is known: limits of that model hold, too. Raises RateLimited."""
+        if model == place.model:
+            return
+        place.model = model
+        place.limits = applying(place.terms.limits, place.endpoint, model)
+        try:
+            self._limits.precheck(place.tenant, place.limits, now)
+        except BaseException:
+            self.release(place, now)
+            raise
+
     def count(self, place: Place, need: Need, *, now: float, unix: float) -> None:
         """Its tokens are known: take of its tenant's limits, and of the tokens that may wait.
 

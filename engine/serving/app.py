@@ -4,7 +4,7 @@ Knows no model and no process; whoever made the engine starts and stops it, unle
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
@@ -21,6 +21,7 @@ from ..stores.state import State
 from .durable_routes import add_durable_routes
 from .guard import Guard
 from .limits import Limits
+from .models import Models, Served
 from .once import Once
 from .replies import JsonReply, failure_of
 from .responses import Responses
@@ -36,7 +37,7 @@ CLIENT_WENT_AWAY = 499  # nobody receives it; middleware around us may count it
 
 
 def create_app(
-    engine: "AsyncEngine",
+    engine: "AsyncEngine | Models",
     *,
     served_model_name: str | None = None,
     max_body_bytes: int = Limits.body_bytes,
@@ -50,6 +51,7 @@ def create_app(
 ) -> FastAPI:
     """An application that serves `engine`, at its root or mounted: `host.mount("/llm", create_app(engine))`.
 
+    engine: one, or Models, several under names of their own, which can move to others while they are served.
     served_model_name: the id clients use (default: the engine's). max_prompts: most prompts in one body.
     max_samples: most answers to one prompt. ping_seconds: a stream silent for so long gets an SSE comment.
     tenants: who may use it and on what terms (default: everybody is the tenant `anonymous`). admission: its bounds on
@@ -59,21 +61,23 @@ def create_app(
     is not run, so there the host does it.
     """
     limits = Limits(body_bytes=max_body_bytes, prompts=max_prompts, samples=max_samples, ping_seconds=ping_seconds)
-    model = served_model_name or engine.model_name
+    models = engine if isinstance(engine, Models) else Models(Served(served_model_name or engine.model_name, engine))
+    first = models.first.engine
     door = admission or Admission(QueueBounds(), MemoryLimits())
-    reception = Reception(door, model, engine.now, foresee=engine.prospect, refused=engine.refused)
+    known = models.first.name if len(models) == 1 else ""  # before a body is read
+    reception = Reception(door, known, first.now, foresee=first.prospect, refused=first.refused)
     state = state or State()
     book = tenants or TenantBook()
-    responses = Responses(engine, model, limits, reception, book, state)
-    once = Once(state.answers, state.aside, reception.unix, engine.replayed)
-    service = Service(engine, model, limits, reception, once, responses)
+    responses = Responses(models, limits, reception, book, state)
+    once = Once(state.answers, state.aside, reception.unix, first.replayed)
+    service = Service(models, limits, reception, once, responses)
     app = FastAPI(
         title="fairstep",
         version=__version__,
         docs_url=None,  # FastAPI's pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=_lifespan(engine) if manage_engine else None,
+        lifespan=_lifespan(models) if manage_engine else None,
     )
     app.state.resume = add_durable_routes(app, service, responses, state, reception, limits, book)
     app.add_middleware(TenantCheck, book=book, reception=reception)
@@ -117,10 +121,12 @@ async def _nobody(_: Request, error: Exception) -> Response:
     return Response(status_code=CLIENT_WENT_AWAY)
 
 
-def _lifespan(engine: "AsyncEngine") -> Any:
+def _lifespan(models: Models) -> Any:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with engine:
+        async with AsyncExitStack() as kept:
+            for served in models:
+                await kept.enter_async_context(served.engine)
             await app.state.resume()
             yield
 

@@ -12,6 +12,7 @@ from ..config import EngineConfig, Machine, ServeConfig
 from ..errors import ConfigError, FairstepError
 from .bench_options import bench_options
 from .completion_command import SHELLS, ModelName, completion_script
+from .models_file import sources_of
 from .options import SectionedCommand, config_options, sampling_options, taken_sampling
 from .settings import Settings
 from .simulate_options import simulate_options
@@ -93,18 +94,19 @@ def cli() -> None:
 
 
 @cli.command(cls=SectionedCommand, epilog=MODEL_HELP)
-@click.argument("model", type=ModelName())
+@click.argument("model", type=ModelName(), nargs=-1)
 @config_options(ServeConfig)
-def serve(model: str, config_file: Path | None, **given: Any) -> None:
-    """Serve MODEL over HTTP in OpenAI's protocol.
+def serve(model: tuple[str, ...], config_file: Path | None, **given: Any) -> None:
+    """Serve MODEL over HTTP in OpenAI's protocol, or several: NAME=MODEL NAME=MODEL.
 
     Settings come from the command line, then from the file of --config (the same names with _ for -), then from
     defaults that fit the machine; all are shown at start.
     """
     settings = Settings.settle(given, config_file, Machine.found())
+    sources = sources_of(model, settings.config)
     from .serve_command import run_server
 
-    run_server(model, settings)
+    run_server(sources, settings)
 
 
 @cli.command(cls=SectionedCommand, epilog=MODEL_HELP)

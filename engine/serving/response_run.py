@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..errors import (
     DeadlineExceeded,
@@ -30,14 +29,12 @@ from ..text.tokenizer import Tokenizer
 from .ask import Ask
 from .event_log import EventLog
 from .generation import Generation
+from .models import Served
 from .prompt_tokens import PromptTokens
 from .response_body import ResponseBody
 from .response_record import Deleted, ResponseRecord
 from .response_writer import ResponseWriter
 from .writer import Json, Tally
-
-if TYPE_CHECKING:
-    from ..async_engine import AsyncEngine
 
 PAUSE_SECONDS = 1.0  # before a life that was refused is tried again, unless the refusal says when
 LONGEST_PAUSE = 30.0
@@ -50,8 +47,6 @@ log = logging.getLogger(__name__)
 class Parts:
     """What a run works with. unix: Unix seconds. arrive: gives a place in the server to what nobody brings one for."""
 
-    engine: "AsyncEngine"
-    model: str
     store: ResponseStore
     aside: Aside
     unix: Callable[[], float]
@@ -65,8 +60,16 @@ class ResponseRun:
     """
 
     def __init__(
-        self, parts: Parts, stored: StoredResponse, body: ResponseBody, ask: Ask, *, is_new: bool = True
+        self,
+        parts: Parts,
+        served: Served,
+        stored: StoredResponse,
+        body: ResponseBody,
+        ask: Ask,
+        *,
+        is_new: bool = True,
     ) -> None:
+        self.served = served
         self.accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.error: Exception | None = None
         self._parts = parts
@@ -154,13 +157,14 @@ class ResponseRun:
         if now >= min(stored.created + WINDOW_SECONDS, stored.deadline or now + 1.0):
             raise DeadlineExceeded("its time was up before it was answered")
         visit = self._parts.arrive(stored)
+        self.served.take(visit)
         if self._ask.batch:
             visit.is_batch_work()
         return visit
 
     async def _live(self, visit: Visit) -> None:
-        parts, record = self._parts, self._record
-        generation = Generation(parts.engine, parts.model, self._ask, self._new_life, visit, record.told.drawn)
+        record, served = self._record, self.served
+        generation = Generation(served.engine, served.name, self._ask, self._new_life, visit, record.told.drawn)
         try:
             async with generation.submitted() as (life, [stream]):
                 self._give_up = stream.cancel
@@ -187,7 +191,7 @@ class ResponseRun:
 
     def _new_writer(self) -> ResponseWriter:
         stored, told = self.stored, self._record.told
-        return ResponseWriter(stored.id, self._parts.model, self._body, self._ask, int(stored.created), told)
+        return ResponseWriter(stored.id, self.served.name, self._body, self._ask, int(stored.created), told)
 
     async def _fail(self, error: Exception) -> None:
         """Its end is that it failed, or was cancelled."""

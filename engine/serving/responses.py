@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import msgspec
@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..admission.deadlines import Deadlines
-from ..errors import Conflict, EngineClosed, FairstepError, InvalidRequest
+from ..errors import Conflict, EngineClosed, FairstepError, InvalidRequest, UnknownModel
 from ..reception import Reception, Visit
 from ..stores.response_store import StoredEvent, StoredResponse
 from ..stores.state import State
@@ -27,15 +27,13 @@ from .ask import Ask
 from .disconnect import until_disconnect
 from .event_log import EventLog, EventReply
 from .limits import Limits
+from .models import Models, Served
 from .replies import JsonReply
 from .response_body import ResponseBody, response_ask
 from .response_run import Parts, ResponseRun
 from .sse import named_event
 from .tenant_book import TenantBook
 from .tenant_check import terms_of
-
-if TYPE_CHECKING:
-    from ..async_engine import AsyncEngine
 
 ROUTE = "/v1/responses"
 SEED_BITS = 63
@@ -62,10 +60,8 @@ def asked_response(fields: Mapping[str, Any], limits: Limits) -> ResponseAsk:
 class Responses:
     """Call it on the engine's loop."""
 
-    def __init__(
-        self, engine: "AsyncEngine", model: str, limits: Limits, reception: Reception, book: TenantBook, state: State
-    ) -> None:
-        self._model = model
+    def __init__(self, models: Models, limits: Limits, reception: Reception, book: TenantBook, state: State) -> None:
+        self._models = models
         self._limits = limits
         self._reception = reception
         self._book = book
@@ -73,8 +69,6 @@ class Responses:
         self._aside = state.aside
         self._survives = state.folder is not None
         self._parts = Parts(
-            engine=engine,
-            model=model,
             store=state.responses,
             aside=state.aside,
             unix=reception.unix,
@@ -85,7 +79,7 @@ class Responses:
 
     # --- made
 
-    def reply(self, asked: ResponseAsk, visit: Visit) -> "ResponseReply":
+    def reply(self, asked: ResponseAsk, visit: Visit, served: Served) -> "ResponseReply":
         """What makes a response and tells it. Raises InvalidRequest for a promise that could not be kept."""
         if asked.body.background and not self._survives:
             raise InvalidRequest("background responses need a server that was started with --state", "background")
@@ -101,7 +95,7 @@ class Responses:
             request=msgspec.json.encode(asked.fields),
             whole=b"",
         )
-        run = ResponseRun(self._parts, record, asked.body, asked.ask)
+        run = ResponseRun(self._parts, served, record, asked.body, asked.ask)
         return ResponseReply(self, run, asked, visit, self._limits.ping_seconds)
 
     def _seeded(self, asked: ResponseAsk) -> ResponseAsk:
@@ -114,12 +108,14 @@ class Responses:
         """Let a run do its work beside everything else."""
         response_id = run.stored.id
         self._runs[response_id] = run
+        run.served.enter()
         task = asyncio.create_task(run.work(visit))
         self._tasks.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
             del self._runs[response_id]
+            run.served.leave()
 
         task.add_done_callback(ended)
 
@@ -129,10 +125,11 @@ class Responses:
         for record in left:
             try:
                 asked = asked_response(msgspec.json.decode(record.request), self._limits)
-            except InvalidRequest as problem:  # under another version's rules
+                served = self._models.of(asked.ask.model)
+            except (InvalidRequest, UnknownModel) as problem:  # under another version's rules, or other models
                 log.warning("response %s is not gone on with: %s", record.id, problem)
                 continue
-            run = ResponseRun(self._parts, record, asked.body, asked.ask, is_new=False)
+            run = ResponseRun(self._parts, served, record, asked.body, asked.ask, is_new=False)
             if not record.background:
                 await run.give_up(FairstepError("the server ended while it was being answered"))
             elif record.attempts >= MOST_ATTEMPTS:

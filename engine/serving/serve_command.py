@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -18,20 +18,22 @@ from .. import __version__
 from ..async_engine import AsyncEngine
 from ..config import ServeConfig
 from ..door import Ready
+from ..engine import quiet
 from ..garbage import settle_garbage
 from ..metrics import Metrics
-from ..worker import nothing
+from ..worker import ProgressCall, nothing
 from .draining import Draining
 from .entrance import Entrance
+from .fleet import Fleet
+from .hangup import hangup_reloads
 from .listener import BACKLOG, listen, url_of
+from .models import Models, Served
 from .progress import LoadingDisplay
 from .settings import Settings
 from .terms_of_use import NO_TERMS, TermsOfUse, admission_of, terms_of_use
 
 if TYPE_CHECKING:
     import uvicorn
-
-    from .tenant_book import TenantBook
 
 COMPUTED_BY = {
     "fairstep": "fairstep's decoder",
@@ -42,58 +44,61 @@ COMPUTED_BY = {
 LAST_SECONDS = 1  # that answers have for their last words when their time is up
 
 
-def run_server(model: str, settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM. Raises ConfigError, ModelError or EngineDead."""
+def run_server(sources: Mapping[str, str], settings: Settings) -> None:
+    """Serve models by name until SIGINT or SIGTERM. Raises ConfigError, ModelError or EngineDead."""
     config = settings.config
     logging.basicConfig(level=config.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     with ExitStack() as kept:
         terms = kept.enter_context(terms_of_use(config))
         listener = kept.enter_context(listen(config.host, config.port))
         runner = kept.enter_context(asyncio.Runner(loop_factory=_new_event_loop))
-        say(f"fairstep {__version__} serves {model}\n{settings.table()}")
-        runner.run(serve_on(listener, model, config, terms, loaded=settle_garbage))
+        say(f"fairstep {__version__} serves {', '.join(sources)}\n{settings.table()}")
+        runner.run(serve_on(listener, sources, config, terms, loaded=settle_garbage))
 
 
 async def serve_on(
     listener: socket.socket,
-    model: str,
+    sources: Mapping[str, str],
     config: ServeConfig,
     terms: TermsOfUse = NO_TERMS,
     *,
     loaded: Callable[[], None] = nothing,
 ) -> None:
-    """Serve on a listening socket until a signal says to stop; 503 while the model loads. SIGHUP reads tenants anew.
+    """Serve models by name on a listening socket until a signal says to stop; 503 while they load.
 
-    loaded: called once, before the first request is let in.
+    SIGHUP reads tenants and models anew. loaded: called once, before the first request is let in.
     """
-    name = config.served_model_name or model
     display = LoadingDisplay()
-    engine = AsyncEngine(
-        model,
-        config.engine(),
-        in_process=config.in_process,
-        model_name=name,
-        metrics=Metrics(name, config.metrics_prefix, config.metrics_tenants),
-        progress=display,
-        tenants=terms.tenants.current if terms.tenants else None,
-    )
+
+    def make(name: str, source: str, progress: ProgressCall = quiet) -> AsyncEngine:
+        return AsyncEngine(
+            source,
+            config.engine(),
+            in_process=config.in_process,
+            model_name=name,
+            metrics=Metrics(name, config.metrics_prefix, config.metrics_tenants),
+            progress=progress,
+            tenants=terms.tenants.current if terms.tenants else None,
+        )
+
+    fleet = Fleet(Models(*(Served(name, make(name, source, display)) for name, source in sources.items())), make)
     entrance = Entrance()
-    opening = asyncio.create_task(_open(engine, entrance, config, terms, display, url_of(listener), loaded))
+    opening = asyncio.create_task(_open(fleet.models, entrance, config, terms, display, url_of(listener), loaded))
     try:
         draining = Draining(entrance, config.drain_seconds)
         server = await asyncio.to_thread(_http_server, draining)
         opening.add_done_callback(lambda task: _end_if_failed(server, task))
-        with _signals_end(server, draining), _hangup_reloads(terms.tenants, engine):
+        with _signals_end(server, draining), hangup_reloads(fleet, terms.tenants, config.models):
             await server.serve(sockets=[listener])
     finally:
         opening.cancel()
-        await engine.stop()
+        await fleet.stop()
     with suppress(asyncio.CancelledError):
         await opening
 
 
 async def _open(
-    engine: AsyncEngine,
+    models: Models,
     entrance: Entrance,
     config: ServeConfig,
     terms: TermsOfUse,
@@ -103,15 +108,15 @@ async def _open(
 ) -> None:
     """Load, then let requests in."""
     try:
-        await engine.start()
+        for served in models:
+            await served.engine.start()
     finally:
         display.close()
     from .app import create_app
 
     loaded()
     app = create_app(
-        engine,
-        served_model_name=config.served_model_name,
+        models,
         max_body_bytes=config.max_body,
         tenants=terms.tenants,
         admission=admission_of(config, terms.store, terms.tenants),
@@ -119,11 +124,11 @@ async def _open(
     )
     await app.state.resume()
     entrance.app = app
-    say(ready_line(engine, url))
+    say("\n".join([*(loaded_lines(served.engine) for served in models), f"ready: {url}/v1"]))
 
 
-def ready_line(engine: AsyncEngine, url: str) -> str:
-    """Where the model is served, what was loaded and computes it, how long each part took, and the worker's notes."""
+def loaded_lines(engine: AsyncEngine) -> str:
+    """What was loaded and computes it, how long each part took, and the worker's notes."""
     info = engine.info
     worker = engine.seconds["ready"] - sum(info.seconds.values())
     parts = {"tokenizer": engine.seconds["tokenizer"], "worker start and imports": worker, **info.seconds}
@@ -134,8 +139,7 @@ def ready_line(engine: AsyncEngine, url: str) -> str:
         f"{info.parameters / 1e6:.0f} M parameters, {number_format(info)} on {info.device}, "
         f"context {info.context}, {info.pages} pages of {info.page_size}\n"
         f"{notes}"
-        f"loaded in {engine.seconds['ready']:.2f} s ({times})\n"
-        f"ready: {url}/v1"
+        f"loaded in {engine.seconds['ready']:.2f} s ({times})"
     )
 
 
@@ -215,26 +219,6 @@ def _signals_end(server: "uvicorn.Server", draining: Draining) -> Generator[None
             task.cancel()
         for sig, handler in before.items():
             signal.signal(sig, handler)
-
-
-@contextmanager
-def _hangup_reloads(book: "TenantBook | None", engine: AsyncEngine) -> Generator[None, None, None]:
-    """SIGHUP reads the tenants file again, in a thread; without one it ends the process, as it does elsewhere."""
-    if book is None:
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    reloads: set[asyncio.Task[None]] = set()  # a task that nobody holds may be collected
-
-    async def reload() -> None:
-        if await asyncio.to_thread(book.reload):
-            engine.tenants = book.current
-
-    loop.add_signal_handler(signal.SIGHUP, lambda: reloads.add(asyncio.create_task(reload())))
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGHUP)
 
 
 def _end_if_failed(server: "uvicorn.Server", opening: asyncio.Task[None]) -> None:
