@@ -80,7 +80,7 @@ class EngineConfig:
     page_size: int = option("Tokens in a page of KV memory.", 16)
     max_model_len: int | None = option("Longest prompt plus answer, in tokens (default: the model's own).")
     inter_token_target_ms: float | Literal["auto"] = option(
-        "Most a step may take beside running streams, in ms; auto: 2.5 times what they take alone, 3.5 below 50 ms.",
+        "Most a step may take beside running streams, in ms; auto: 2.5 times what they take alone, 3 below 50 ms.",
         "auto",
     )
     chunk: int | None = option("Most prompt tokens of one sequence in a step (default 256 under --deterministic).")

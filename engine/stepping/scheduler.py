@@ -23,7 +23,7 @@ from .slices import decode_slice, prompt_slice
 # A step beside decodes may cost this many times what they cost alone; or so many times while it takes no longer than
 # people notice, SOON seconds: the more tokens at once, the less each costs.
 AUTO_TARGET = 2.5
-SOON_TARGET, SOON = 3.5, 0.05
+SOON_TARGET, SOON = 3.0, 0.05
 # Where the target leaves less, prompts still get this many tokens a step in all, so that none starves. An automatic
 # target can nearly always be met, so one token suffices; a fixed one may be less than the decodes cost alone.
 AUTO_FLOOR = 1

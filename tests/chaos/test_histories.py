@@ -9,7 +9,7 @@ import pytest
 
 from chaos.history import History
 
-SLICE = 50
+SLICE = 30
 
 
 def play(seeds: range) -> Counter[str]:

@@ -13,7 +13,7 @@ from fairstep.links import ProcessLink
 from fairstep.streams import Stream
 
 CONFIG = EngineConfig(dtype="float32", deterministic=True, max_seats=8)
-SLICE, WHOLE = 2, 20
+SLICE, WHOLE = 1, 20
 TOKENS = 24
 SUBJECTS = ("the sea", "bread", "trees", "winter", "trains", "music")
 Asked = tuple[str, SamplingParams]
