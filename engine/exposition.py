@@ -13,7 +13,7 @@ from .errors import ConfigError
 from .fairness.pricing import UNIT
 from .meters.histogram import SECONDS
 from .request import FinishReason
-from .stats import AccountStats, Distribution, Stats, TenantStats, TierStats
+from .stats import AccountStats, Distribution, DurableStats, Stats, TenantStats, TierStats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 REASONS: dict[FinishReason, str] = {  # ours, then vLLM's
@@ -40,8 +40,8 @@ def check_prefix(prefix: str) -> None:
         )
 
 
-def text_of(told: Iterable[Stats], prefix: str) -> bytes:
-    """Everything of some engines, as text of CONTENT_TYPE. Raises ConfigError on an unusable prefix."""
+def text_of(told: Iterable[Stats], prefix: str, durable: DurableStats | None = None) -> bytes:
+    """Everything of some engines, as text of CONTENT_TYPE, and of their server. Raises ConfigError on a bad prefix."""
     check_prefix(prefix)
     page = _Page(prefix)
     for stats in told:
@@ -53,6 +53,9 @@ def text_of(told: Iterable[Stats], prefix: str) -> bytes:
         _tiers(page, stats.tiers)
         _tenants(page, stats.tenants)
         _accounts(page, stats.accounts)
+    if durable is not None:
+        page.tell_of_all()
+        _durable(page, durable)
     return page.text()
 
 
@@ -61,13 +64,17 @@ class _Page:
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self._model = {"model_name": ""}
+        self._model: dict[str, str] = {}
         self._families: dict[str, list[str]] = {}  # lines by name
         self._bounds: dict[tuple[float, ...], tuple[str, ...]] = {}  # as they are written
 
     def tell_of(self, model_name: str) -> None:
         """Samples to come are this one's."""
         self._model = {"model_name": model_name}
+
+    def tell_of_all(self) -> None:
+        """Samples to come are of no model."""
+        self._model = {}
 
     def gauge(self, name: str, text: str, value: float | None) -> None:
         """One sample, or none if the value is not known."""
@@ -90,7 +97,7 @@ class _Page:
             if isinstance(value, Distribution):
                 lines += self._histogram_lines(name, told, value)
             elif value is not None:
-                lines.append(f"{name}{{{told}}} {float(value)!r}")
+                lines.append(f"{name}{{{told}}} {float(value)!r}" if told else f"{name} {float(value)!r}")
 
     def _histogram_lines(self, name: str, labels: str, value: Distribution) -> list[str]:
         bounds = self._bounds.get(value.bounds)
@@ -162,6 +169,16 @@ def _failures(page: _Page, stats: Stats) -> None:
     page.counter("requests_retried_total", "Requests to be computed again after a worker's death.", of.retried)
     page.counter("requests_isolated_total", "Requests that alone brought a step or a worker down.", of.isolated)
     page.gauge("retry_budget", "Requests that may be computed again.", of.retries_left)
+
+
+def _durable(page: _Page, of: DurableStats) -> None:
+    page.gauge("responses_in_progress", "Stored responses in the making.", of.responses_making)
+    each = [({"outcome": outcome}, count) for outcome, count in of.responses.items()]
+    page.family("counter", "responses_ended_total", "Stored responses that ended, or were left.", each)
+    page.gauge("batches_in_progress", "Batches in the making.", of.batches_making)
+    page.gauge("batch_lines_left", "Lines of these that have no result yet.", of.lines_left)
+    each = [({"outcome": outcome}, count) for outcome, count in of.lines.items()]
+    page.family("counter", "batch_lines_total", "Lines of batches that have their result.", each)
 
 
 def _ledger(page: _Page, stats: Stats) -> None:

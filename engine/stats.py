@@ -61,6 +61,19 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DurableStats:
+    """Work that outlives its client. responses, lines: that have ended, by outcome. lines_left: of batches in the
+    making, those without a result.
+    """
+
+    responses_making: int
+    responses: Mapping[str, int]
+    batches_making: int
+    lines_left: int
+    lines: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureStats:
     """What broke, and what came of it.
 

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from fairstep.errors import EngineDead, StoreFailed
+from fairstep.meters.durable import DurableMeter
 from fairstep.serving.batch_lines import Line
 from fairstep.serving.batch_run import BatchRun, LineReply, Workshop
 from fairstep.serving.limits import Limits
@@ -47,6 +48,7 @@ class Shop:
             limits=Limits(),
             unix=lambda: self.now,
             at_once=lambda: 4,
+            meter=DurableMeter(),
         )
         body = {"method": "POST", "url": "/v1/completions", "body": {"prompt": "x"}}
         lines = [json.dumps({"custom_id": str(number), **body}) for number in range(LINES)]

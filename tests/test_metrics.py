@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fairstep.door import Coefficients, SliceRecord, StepRecord
 from fairstep.errors import ConfigError
-from fairstep.exposition import CONTENT_TYPE, TENANT_SECONDS
+from fairstep.exposition import CONTENT_TYPE, TENANT_SECONDS, text_of
+from fairstep.meters.durable import DurableMeter
 from fairstep.meters.histogram import SECONDS
 from fairstep.metrics import Metrics
 from fairstep.request import FinishReason
@@ -262,7 +263,7 @@ def test_counters_never_fall_and_no_creation_times_are_written() -> None:
 
 def test_the_page_names_every_metric_and_no_other() -> None:
     rows = [line.split("`")[1] for line in DOC.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
-    text = Metrics().render(Metrics().stats()).decode()
+    text = text_of([Metrics().stats()], "fairstep", DurableMeter().stats()).decode()
     families = [line.split()[2].removeprefix("fairstep:") for line in text.splitlines() if line.startswith("# TYPE")]
     assert sorted(rows) == sorted(families)
 

@@ -13,6 +13,7 @@ from fairstep.admission.admission import Admission
 from fairstep.admission.bounded_queue import QueueBounds
 from fairstep.admission.limit_store import MemoryLimits
 from fairstep.errors import EngineDead, FairstepError, ServerOverloaded, StoreFailed
+from fairstep.meters.durable import DurableMeter
 from fairstep.reception import Reception
 from fairstep.request import Delta
 from fairstep.serving.limits import Limits
@@ -108,8 +109,8 @@ class Server:
         self.admission = Admission(QueueBounds(), MemoryLimits())
         reception = Reception(self.admission, "fake", lambda: self.now, lambda: 1e9 + self.now)
         engine: Any = self.engine
-        self.served = Served("fake", engine)
-        self.responses = Responses(Models(self.served), Limits(), reception, TenantBook(), self.state)
+        self.served, self.meter = Served("fake", engine), DurableMeter()
+        self.responses = Responses(Models(self.served), Limits(), reception, TenantBook(), self.state, self.meter)
         self.reception = reception
 
     async def ask(self, *, background: bool) -> ResponseRun | None:

@@ -16,6 +16,7 @@ from ..admission.admission import Admission
 from ..admission.bounded_queue import QueueBounds
 from ..admission.limit_store import MemoryLimits
 from ..errors import FairstepError
+from ..meters.durable import DurableMeter
 from ..reception import Reception
 from ..stores.state import State
 from .durable_routes import add_durable_routes
@@ -68,9 +69,10 @@ def create_app(
     reception = Reception(door, known, first.now, foresee=first.prospect, refused=first.refused)
     state = state or State()
     book = tenants or TenantBook()
-    responses = Responses(models, limits, reception, book, state)
+    meter = DurableMeter()
+    responses = Responses(models, limits, reception, book, state, meter)
     once = Once(state.answers, state.aside, reception.unix, first.replayed)
-    service = Service(models, limits, reception, once, responses)
+    service = Service(models, limits, reception, once, responses, meter)
     app = FastAPI(
         title="fairstep",
         version=__version__,
@@ -79,7 +81,7 @@ def create_app(
         redirect_slashes=False,
         lifespan=_lifespan(models) if manage_engine else None,
     )
-    app.state.resume = add_durable_routes(app, service, responses, state, reception, limits, book)
+    app.state.resume = add_durable_routes(app, service, responses, state, reception, limits, book, meter)
     app.add_middleware(TenantCheck, book=book, reception=reception)
     app.add_middleware(SlowReaders, seconds=limits.stall_seconds)
     app.add_middleware(Guard)  # around all of it

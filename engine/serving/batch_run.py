@@ -14,6 +14,7 @@ from uuid import uuid4
 import msgspec
 
 from ..errors import EngineClosed, EngineDead, StoreFailed
+from ..meters.durable import DurableMeter, LineOutcome
 from ..stores.appended_lines import AppendedLines
 from ..stores.aside import Aside
 from ..stores.batch_store import ENDS, Batch, BatchStore
@@ -54,6 +55,7 @@ class Workshop:
     limits: Limits
     unix: Callable[[], float]
     at_once: Callable[[], int]
+    meter: DurableMeter
 
 
 class BatchRun:
@@ -83,6 +85,8 @@ class BatchRun:
         with self._opened:
             try:
                 lines = await self._patiently(self._left)
+                batch = self.batch
+                self._shop.meter.batch_begun(batch.id, batch.total - batch.completed - batch.failed)
                 async with asyncio.TaskGroup() as group:
                     for _ in range(self._shop.at_once()):
                         group.create_task(self._answer_all(lines))
@@ -94,6 +98,8 @@ class BatchRun:
                 self._set(status="failed", ended=int(self._shop.unix()))
                 with suppress(StoreFailed):
                     await self._shop.aside.run(self._save)
+            finally:
+                self._shop.meter.batch_ended(self.batch.id)
 
     def _left(self) -> Iterator[Line]:
         """The lines that have no result yet."""
@@ -137,7 +143,8 @@ class BatchRun:
         kind = OUTPUT if reply.status == 200 else ERRORS
         result = msgspec.json.encode(_result(line, reply))
         await self._patiently(lambda: self._results_of(kind).append(result))
-        counted = "completed" if kind == OUTPUT else "failed"
+        counted: LineOutcome = "completed" if kind == OUTPUT else "failed"
+        self._shop.meter.line(self.batch.id, counted)
         self._set(**{counted: getattr(self.batch, counted) + 1})
 
     def _results_of(self, kind: str) -> AppendedLines:

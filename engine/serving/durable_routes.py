@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from fastapi import FastAPI, Response
 
 from ..errors import InvalidRequest
+from ..meters.durable import DurableMeter
 from ..reception import Reception
 from ..stores.state import State
 from .batch_lines import CHATS, COMPLETIONS
@@ -28,6 +29,7 @@ def add_durable_routes(
     reception: Reception,
     limits: Limits,
     book: TenantBook,
+    meter: DurableMeter,
 ) -> Resume:
     """Returns what takes up the work that earlier processes have left; to be called once the engine has started."""
     app.post("/v1/responses")(service.respond)
@@ -45,6 +47,7 @@ def add_durable_routes(
         limits=limits,
         unix=reception.unix,
         at_once=service.lines_at_once,
+        meter=meter,
     )
     files = Files(state.files, state.aside, reception, limits)
     batches = Batches(shop, files, book, {CHATS: service.chat, COMPLETIONS: service.completions})

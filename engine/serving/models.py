@@ -14,6 +14,7 @@ from ..clock import wall_time
 from ..errors import EngineClosed, EngineDead, EngineRecovering, UnknownModel
 from ..exposition import text_of
 from ..reception import Visit
+from ..stats import DurableStats
 
 if TYPE_CHECKING:
     from ..async_engine import AsyncEngine
@@ -132,10 +133,10 @@ class Models:
         """One that was retired has ended."""
         self._retired.remove(served)
 
-    def render(self) -> bytes:
+    def render(self, durable: DurableStats | None = None) -> bytes:
         """Prometheus text of all, also of those that end their last answers, which are told as NAME:retired-N."""
         told = [each.engine.stats() for each in (*self, *self._retired) if each.engine.has_started]
-        return text_of(told, self.first.engine.metrics.prefix)
+        return text_of(told, self.first.engine.metrics.prefix, durable)
 
     def states(self) -> Mapping[str, str]:
         """By name, as Served.state() tells."""

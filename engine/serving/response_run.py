@@ -21,6 +21,7 @@ from ..errors import (
     TenantLimited,
     WorkerLost,
 )
+from ..meters.durable import Outcome
 from ..reception import Visit
 from ..request import Delta
 from ..stores.aside import Aside
@@ -95,6 +96,15 @@ class ResponseRun:
     def answered(self) -> bool:
         """Whether it has come to its end by itself."""
         return self.log.ended and self.error is None and not self._unwanted.is_set()
+
+    @property
+    def outcome(self) -> Outcome:
+        """What has become of it, once its work is over."""
+        if self.answered:
+            return "completed"
+        if self._unwanted.is_set():
+            return "cancelled"
+        return "failed" if self.stored.ended is not None or self._record.is_new else "left"
 
     async def until_accepted(self) -> None:
         """Wait until it is. Raises what it was refused with."""

@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..admission.deadlines import Deadlines
 from ..errors import Conflict, EngineClosed, FairstepError, InvalidRequest, UnknownModel
+from ..meters.durable import DurableMeter
 from ..reception import Reception, Visit
 from ..stores.response_store import StoredEvent, StoredResponse
 from ..stores.state import State
@@ -60,8 +61,17 @@ def asked_response(fields: Mapping[str, Any], limits: Limits) -> ResponseAsk:
 class Responses:
     """Call it on the engine's loop."""
 
-    def __init__(self, models: Models, limits: Limits, reception: Reception, book: TenantBook, state: State) -> None:
+    def __init__(
+        self,
+        models: Models,
+        limits: Limits,
+        reception: Reception,
+        book: TenantBook,
+        state: State,
+        meter: DurableMeter,
+    ) -> None:
         self._models = models
+        self._meter = meter
         self._limits = limits
         self._reception = reception
         self._book = book
@@ -109,6 +119,7 @@ class Responses:
         response_id = run.stored.id
         self._runs[response_id] = run
         run.served.enter()
+        self._meter.response_begun()
         task = asyncio.create_task(run.work(visit))
         self._tasks.add(task)
 
@@ -116,6 +127,7 @@ class Responses:
             self._tasks.discard(task)
             del self._runs[response_id]
             run.served.leave()
+            self._meter.response_ended(run.outcome)
 
         task.add_done_callback(ended)
 

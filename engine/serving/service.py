@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from fastapi import Request, Response
 
+from ..meters.durable import DurableMeter
 from ..reception import Reception, Visit
 from .ask import Ask, chat_ask, completion_ask
 from .body import OFF_LOOP_BYTES, parse_object, read_body
@@ -45,7 +46,16 @@ class _Asked(Generic[T]):
 class Service:
     """The routes of what generates, and those that tell of the models."""
 
-    def __init__(self, models: Models, limits: Limits, reception: Reception, once: Once, responses: Responses) -> None:
+    def __init__(
+        self,
+        models: Models,
+        limits: Limits,
+        reception: Reception,
+        once: Once,
+        responses: Responses,
+        meter: DurableMeter,
+    ) -> None:
+        self._meter = meter
         self._once = once
         self._responses = responses
         self._models = models
@@ -98,7 +108,7 @@ class Service:
 
     async def metrics(self) -> Response:
         """GET /metrics"""
-        return Response(self._models.render(), media_type=METRICS_TYPE)
+        return Response(self._models.render(self._meter.stats()), media_type=METRICS_TYPE)
 
     async def health(self, model: str | None = None) -> Response:
         """GET /health: 200 while a worker is ready, of the model that is named or of any, else 503 that says why.
