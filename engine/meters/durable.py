@@ -15,8 +15,8 @@ class DurableMeter:
     """One server's. A response that is `left` is taken up by the next process, if it may."""
 
     def __init__(self) -> None:
-        self._responses = Counter[Outcome](dict.fromkeys(OUTCOMES, 0))
-        self._lines = Counter[LineOutcome](dict.fromkeys(LINE_OUTCOMES, 0))
+        self._responses: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
+        self._lines: Counter[str] = Counter(dict.fromkeys(LINE_OUTCOMES, 0))
         self._making = 0
         self._left: dict[str, int] = {}  # lines without a result, by batch in the making
 
@@ -44,8 +44,8 @@ class DurableMeter:
         """As it is now."""
         return DurableStats(
             responses_making=self._making,
-            responses={**self._responses},
+            responses=dict(self._responses),
             batches_making=len(self._left),
             lines_left=sum(self._left.values()),
-            lines={**self._lines},
+            lines=dict(self._lines),
         )
