@@ -56,7 +56,7 @@ class Queue:
         self._door = FrameReader()
         self._now = 0.0
         admission = Admission(QueueBounds(entries=2**62), MemoryLimits())
-        self._reception = Reception(admission, MODEL, lambda: self._now, lambda: self._now)
+        self._reception = Reception(admission, lambda: MODEL, lambda: self._now, lambda: self._now)
         self._visits: dict[str, Visit] = {}
         self._count = 0
         self.seconds: dict[str, list[float]] = {part: [] for part in PARTS}

@@ -24,8 +24,8 @@ Refused = Callable[[TenantTerms | None, FairstepError, Need | None], None]
 class Reception:
     """Owner of the visits.
 
-    model: the name that limits know it by, "" where a request says which one. now: the engine's clock. unix: Unix
-    seconds, for months. foresee: what a tenant's request with such deadlines may expect now; None: deadlines are not
+    model: the name that limits know it by, "" where a request says which one; asked for each time, as names come and
+    go. now: the engine's clock. unix: Unix seconds, for months. foresee: what a tenant's request with such deadlines may expect now; None: deadlines are not
     judged at the door.
     refused: hears whose request is turned away (None: nobody's) and why, and what it asked for, if that is known.
     """
@@ -33,7 +33,7 @@ class Reception:
     def __init__(
         self,
         admission: Admission,
-        model: str,
+        model: Callable[[], str],
         now: Callable[[], float],
         unix: Callable[[], float] = wall_time,
         foresee: Foresee | None = None,
@@ -53,7 +53,7 @@ class Reception:
         now = self.now()
         try:
             place = self.admission.arrive(
-                f"{terms.name} at {endpoint}", terms, endpoint=endpoint, model=self._model, size=size, now=now
+                f"{terms.name} at {endpoint}", terms, endpoint=endpoint, model=self._model(), size=size, now=now
             )
         except FairstepError as error:
             self.refused(terms, error, None)
@@ -64,7 +64,7 @@ class Reception:
 
     def figures(self, terms: TenantTerms, endpoint: str) -> tuple[RateFigure, ...]:
         """What a tenant has left of its limits a minute."""
-        return self.admission.figures(terms, endpoint=endpoint, model=self._model, now=self.now())
+        return self.admission.figures(terms, endpoint=endpoint, model=self._model(), now=self.now())
 
     def end_pushed(self) -> None:
         """End the requests of places that were put out for another."""

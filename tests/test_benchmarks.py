@@ -27,6 +27,7 @@ MEASURED = (
     "startup",
     "static_vs_continuous",
     "step_profile",
+    "workers",
 )  # need the default model
 ON_GPU = ("gpu_check",)
 

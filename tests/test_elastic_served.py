@@ -78,14 +78,12 @@ def test_what_waits_for_long_brings_a_second_worker_and_it_goes_again(monkeypatc
             answers = [pool.submit(ask, client, SLOW) for _ in range(16)]
             until(lambda: gauge(client, "desired_workers") > 1)
             until(lambda: gauge(client, "workers_ready") == 2)
-            second = pid_of(server, 1)
+            pids = {number: pid_of(server, number) for number in (0, 1)}
             told = [answer.result() for answer in answers]
         assert [(each.status_code, each.json()["choices"][0]["text"]) for each in told] == [(200, TEXT)] * 16
-        first = pid_of(server, 0)
         until(lambda: gauge(client, "workers_ready") == 1)
-        left = set(server.engine._crew._by_number)
-        gone = first if left == {1} else second
-        until(lambda: not os.path.exists(f"/proc/{gone}"))
+        (gone,) = {0, 1} - set(server.engine._crew._by_number)
+        until(lambda: not os.path.exists(f"/proc/{pids[gone]}"))
         assert gauge(client, "worker_deaths_total") == 0 and ask(client, 97).status_code == 200
         server.call(server.engine.check)
 
@@ -99,5 +97,5 @@ def test_a_worker_that_is_let_go_ends_its_streams_first(monkeypatch: pytest.Monk
             until(lambda: server.call(lambda: any(each.leaves for each in stations(server))))
             told = [answer.result() for answer in answers]
         assert [each.json()["choices"][0]["text"] for each in told] == [TEXT] * 4
-        assert gauge(client, "worker_deaths_total") == 0
+        assert gauge(client, "worker_deaths_total") == 0 and gauge(client, "worker_load_seconds_count") >= 2
         server.call(server.engine.check)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,8 +13,12 @@ import pytest
 from chaos.plant import KILLS
 from chaos.poisoned_link import PoisonedLink
 from fairstep import EngineConfig
+from fairstep.stepping.plan import StepPlan
 from fakes_text import FakeTokenizer
+from fakes_worker import FakeRunner, fake_build, settings
 from live_server import LiveServer
+
+PATH = "/v1/completions"
 
 
 @pytest.fixture
@@ -69,3 +74,27 @@ def test_a_hung_worker_is_told_by_health_and_its_stream_goes_on(server: LiveServ
         await_health(probe, 200)
         told = answer.result().text
     assert '"finish_reason":"length"' in told and told.endswith("data: [DONE]\n\n")
+
+
+def test_where_a_hung_worker_cannot_be_ended_all_are_told() -> None:
+    steps, go_on = iter(range(20)), threading.Event()
+
+    def hang(plan: StepPlan) -> None:
+        if next(steps, None) is None:
+            go_on.wait()
+
+    build = fake_build(FakeRunner(before=hang), settings(seats=1))
+    how: dict[str, Any] = {"in_process": True, "tokenizer": FakeTokenizer(), "build_worker": build}
+    config = EngineConfig(worker_timeout=1.0, max_seats=1)
+    with LiveServer("fake", config, **how) as server, httpx.Client(base_url=server.url, timeout=60) as client:
+        try:
+            with ThreadPoolExecutor(1) as pool, client.stream("POST", PATH, json=body(97, stream=True)) as begun:
+                lines = begun.iter_lines()
+                assert next(lines).startswith("data: {")
+                waiting = pool.submit(httpx.post, server.url + PATH, json=body(98), timeout=60)
+                told, refused = "".join(lines), waiting.result()
+            assert "no sign of life" in told and told.endswith("data: [DONE]")
+            assert refused.status_code == 503 and "no sign of life" in refused.json()["error"]["message"]
+            assert client.get("/health").status_code == 503
+        finally:
+            go_on.set()

@@ -1,6 +1,8 @@
 """fleet.py: models are loaded beside others, names move when they are ready, and what nobody uses any more ends."""
 
 import asyncio
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,6 +77,55 @@ def test_what_is_served_from_the_same_files_stays() -> None:
         await turns()
         assert len(yard.made) == 2 and [engine.stopped for engine in yard.made] == [True, False]
         await yard.fleet.stop()
+
+    run(test)
+
+
+def test_what_has_failed_is_loaded_anew() -> None:
+    async def test() -> None:
+        yard = Yard(chat="one")
+        yard.made[0].failure = "all its workers died"
+        moving = asyncio.create_task(yard.fleet.follow({"chat": "one"}))
+        await turns()
+        yard.made[1].may_start.set()
+        await moving
+        assert yard.fleet.models.of("chat").engine is yard.made[1]
+        await yard.fleet.stop()
+
+    run(test)
+
+
+def test_what_changes_while_it_is_read_is_read_again(tmp_path: Path) -> None:
+    async def test() -> None:
+        file = tmp_path / "model"
+        file.touch()
+        yard = Yard(chat="one")
+        moving = asyncio.create_task(yard.fleet.follow({"chat": str(file)}))
+        await turns()
+        os.utime(file, ns=(1, 1))
+        yard.made[1].may_start.set()
+        await moving
+        again = asyncio.create_task(yard.fleet.follow({"chat": str(file)}))
+        await turns()
+        assert len(yard.made) == 3
+        yard.made[2].may_start.set()
+        await again
+        await yard.fleet.stop()
+
+    run(test)
+
+
+def test_stop_waits_until_what_was_being_loaded_has_ended() -> None:
+    async def test() -> None:
+        yard = Yard(chat="one")
+        moving = asyncio.create_task(yard.fleet.follow({"chat": "two"}))
+        await turns()
+        stopping = asyncio.create_task(yard.fleet.stop())
+        await turns()
+        assert not stopping.done()
+        moving.cancel()
+        await stopping
+        assert moving.cancelled() and yard.made[0].stopped
 
     run(test)
 

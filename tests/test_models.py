@@ -1,13 +1,20 @@
 """models.py: who answers to a name, moves while visits go on, and what each tells of itself."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fairstep.errors import EngineDead, UnknownModel
+from fairstep.admission.admission import Admission
+from fairstep.admission.bounded_queue import QueueBounds
+from fairstep.admission.limit_store import MemoryLimits
+from fairstep.admission.limits import Limit
+from fairstep.errors import EngineDead, RateLimited, UnknownModel
+from fairstep.reception import Reception
 from fairstep.serving.models import Models, Served, stamp_of
+from fairstep.tenants import TenantTerms
 from fakes_serving import FakeEngine, run
 
 
@@ -62,6 +69,48 @@ def test_one_that_is_dead_leaves_the_others_ready() -> None:
     draft.engine.failure = "gone, too"
     with pytest.raises(EngineDead, match="out of memory"):
         models.check_ready()
+
+
+def test_a_visit_that_a_limit_of_the_model_bars_does_not_keep_it() -> None:
+    chat = served("chat")
+    terms = TenantTerms("t", limits=(Limit("requests", "minute", 1, model="chat"),))
+    reception = Reception(Admission(QueueBounds(), MemoryLimits()), lambda: "", lambda: 0.0, lambda: 1e9)
+    first, second = (reception.arrive(terms, "/v1/completions", 1) for _ in range(2))
+    chat.take(first)
+    first.count(prompt_tokens=1, max_tokens=1, sequences=1)
+    with pytest.raises(RateLimited):
+        chat.take(second)
+    assert chat.users == 1
+    first.leave(1, answered=True)
+    assert chat.users == 0 and not reception._visits
+    reception.check()
+
+
+def test_one_is_used_for_as_long_as_something_is_worked_out_with_it() -> None:
+    chat = served("chat")
+    with chat.used() as engine:
+        assert engine is chat.engine and chat.users == 1
+    chat.engine.failure = "gone"
+    with pytest.raises(EngineDead), chat.used():
+        pass
+    assert chat.users == 0
+
+
+def test_the_name_that_every_request_is_for_is_known_while_there_is_one() -> None:
+    models = Models(served("chat"))
+    assert models.only_name == "chat"
+    models.move(served("draft"))
+    assert models.only_name == ""
+    models.drop("chat")
+    assert models.only_name == "draft"
+
+
+def test_a_file_in_a_folder_is_the_model_s_too(tmp_path: Path) -> None:
+    file = tmp_path / "weights"
+    file.write_text("one")
+    before = stamp_of(str(tmp_path))
+    os.utime(file, ns=(before + 1, before + 1))
+    assert stamp_of(str(tmp_path)) == before + 1
 
 
 def test_the_revision_hangs_on_the_files(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Several models in one server, and a name that moves to another revision: over real HTTP, on worker processes."""
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -24,6 +25,7 @@ from fakes_text import FakeTokenizer
 from fakes_worker import letter
 
 ANSWER = 60
+PATH = "/v1/completions"
 SMALL = bytes(letter(place) for place in range(ANSWER)).decode()
 LARGE = SMALL.upper()
 
@@ -66,7 +68,7 @@ async def until(client: httpx.AsyncClient, holds: Callable[[httpx.Response], boo
 async def ask(client: httpx.AsyncClient, model: str | None, first: int = 97, **more: Any) -> httpx.Response:
     headers = more.pop("headers", {})
     body = {"prompt": [first, 98], "max_tokens": ANSWER, "ignore_eos": True, **more}
-    return await client.post("/v1/completions", json={**body, **({"model": model} if model else {})}, headers=headers)
+    return await client.post(PATH, json={**body, **({"model": model} if model else {})}, headers=headers)
 
 
 async def text(client: httpx.AsyncClient, model: str | None) -> str:
@@ -179,6 +181,54 @@ def test_limits_hold_across_models_and_one_that_names_a_model_there_alone(
     run(test)
 
 
+def test_a_name_that_comes_later_has_limits_of_its_own(engines: list[AsyncEngine], tmp_path: Path) -> None:
+    file, book = tmp_path / "models.toml", tmp_path / "tenants.toml"
+    file.write_text('[models]\nchat = "small"\n')
+    book.write_text('[anonymous]\n[[limits]]\nwhat = "requests"\nper = "minute"\namount = 1\nmodel = "chat"\n')
+
+    async def test() -> None:
+        async with serving(read_models(file), models=str(file), tenants=str(book)) as client:
+            file.write_text(f'[models]\nchat = "small"\nshout = "{CAPITALS}"\n')
+            os.kill(os.getpid(), signal.SIGHUP)
+            await until(client, lambda reply: len(reply.json()["data"]) == 2, "/v1/models")
+            codes = [(await ask(client, name)).status_code for name in ("chat", "shout", "chat")]
+            assert codes == [200, 200, 429]
+
+    run(test)
+
+
+def test_what_runs_in_the_background_and_lines_of_a_batch_run_on_the_model_they_name(
+    engines: list[AsyncEngine], tmp_path: Path
+) -> None:
+    async def test() -> None:
+        async with serving({"chat": "small", "shout": CAPITALS}, state=str(tmp_path / "state")) as client:
+            for name, told in (("chat", SMALL), ("shout", LARGE)):
+                body = {"input": "ab", "max_output_tokens": 16, "model": name, "background": True}
+                made = (await client.post("/v1/responses", json=body)).json()
+                path = f"/v1/responses/{made['id']}"
+                ended = await until(client, lambda reply: reply.json()["status"] == "completed", path)
+                text = ended.json()["output"][0]["content"][0]["text"]
+                assert text and text in told * 5, f"{name} said {text}"
+            request = {"prompt": [97, 98], "max_tokens": ANSWER, "ignore_eos": True}
+            lines = "\n".join(
+                json.dumps({"custom_id": name, "method": "POST", "url": PATH, "body": {**request, "model": name}})
+                for name in ("chat", "shout")
+            )
+            sent = await client.post("/v1/files", files={"file": ("in.jsonl", lines)}, data={"purpose": "batch"})
+            order = {"input_file_id": sent.json()["id"], "endpoint": PATH, "completion_window": "24h"}
+            batch = (await client.post("/v1/batches", json=order)).json()
+            path = f"/v1/batches/{batch['id']}"
+            ended = await until(client, lambda reply: reply.json()["status"] == "completed", path)
+            output = await client.get(f"/v1/files/{ended.json()['output_file_id']}/content")
+            replies = {each["custom_id"]: each["response"]["body"] for each in map(json.loads, output.iter_lines())}
+            assert {name: body["choices"][0]["text"] for name, body in replies.items()} == {
+                "chat": SMALL,
+                "shout": LARGE,
+            }
+
+    run(test)
+
+
 def test_a_key_is_of_the_revision_that_answered(engines: list[AsyncEngine], tmp_path: Path) -> None:
     file = tmp_path / "models.toml"
     file.write_text('[models]\nchat = "small"\n')
@@ -194,5 +244,11 @@ def test_a_key_is_of_the_revision_that_answered(engines: list[AsyncEngine], tmp_
                 pass
             refused = await ask(client, "chat", headers=headers)
             assert refused.status_code == 422
+            await until(client, lambda reply: "retired" not in reply.text, "/metrics")
+            for _ in range(2):
+                told = await ask(client, "chat", headers={"Idempotency-Key": "other"})
+            assert told.headers["idempotent-replayed"] == "true"
+            counted = (await client.get("/metrics")).text
+            assert 'fairstep:requests_replayed_total{model_name="chat"} 1.0' in counted  # of the one that has the name
 
     run(test)

@@ -42,7 +42,7 @@ class Crowd:
 
     def __init__(self, engine: AsyncEngine, random: Random) -> None:
         self.engine, self.random = engine, random
-        self.reception = Reception(Admission(QueueBounds(), MemoryLimits()), "fake", engine.now, engine.now)
+        self.reception = Reception(Admission(QueueBounds(), MemoryLimits()), lambda: "fake", engine.now, engine.now)
         self.served = dict.fromkeys(("flood", "capped", "limited", "free"), 0)
         self.refused = 0
 

@@ -107,7 +107,7 @@ class Server:
     def begin(self) -> None:
         self.engine = Speaker()
         self.admission = Admission(QueueBounds(), MemoryLimits())
-        reception = Reception(self.admission, "fake", lambda: self.now, lambda: 1e9 + self.now)
+        reception = Reception(self.admission, lambda: "fake", lambda: self.now, lambda: 1e9 + self.now)
         engine: Any = self.engine
         self.served, self.meter = Served("fake", engine), DurableMeter()
         self.responses = Responses(Models(self.served), Limits(), reception, TenantBook(), self.state, self.meter)

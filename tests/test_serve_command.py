@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,13 +108,13 @@ async def status_of(port: int, path: str = "/health") -> int:
     return int(answer.split(b" ", 2)[1])
 
 
-def run(script: Callable[[int], Any], config: ServeConfig | None = None) -> None:
+def run(script: Callable[[int], Any], config: ServeConfig | None = None, sources: dict[str, str] | None = None) -> None:
     """Serve on a free port while `script(port)` plays the outside world."""
 
     async def both() -> None:
         with listen("127.0.0.1", 0) as listener:
             own = config or ServeConfig()
-            serving = asyncio.create_task(serve_command.serve_on(listener, sources_of(["m"], own), own))
+            serving = asyncio.create_task(serve_command.serve_on(listener, sources or sources_of(["m"], own), own))
             try:
                 await script(listener.getsockname()[1])
             finally:
@@ -152,6 +153,31 @@ def test_a_signal_while_loading_ends_in_order(engines: list[FakeEngine]) -> None
 
     run(script)
     assert engines[0].stopped
+
+
+def test_a_hangup_while_loading_moves_names_once_all_is_loaded(engines: list[FakeEngine], tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text('[models]\nm = "other"\n')
+
+    async def script(port: int) -> None:
+        assert await status_of(port) == 503
+        while signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+            await asyncio.sleep(0)
+        os.kill(os.getpid(), signal.SIGHUP)
+        for _ in range(20):
+            assert await status_of(port) == 503
+        assert len(engines) == 1
+        engines[0].loaded.set()
+        while len(engines) == 1:
+            await status_of(port)
+        engines[1].loaded.set()
+        while not engines[0].stopped:
+            await status_of(port)
+        assert await status_of(port) == 200
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    run(script, ServeConfig(models=str(file)), {"m": "m"})
+    assert [engine.source for engine in engines] == ["m", "other"] and engines[1].stopped
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_server_with_its_error(engines: list[FakeEngine]) -> None:

@@ -37,7 +37,7 @@ class Play:
         self.seqs: dict[str, int | None] = {}
         self.ended: dict[str, tuple[float, str]] = {}
         admission = Admission(QueueBounds(), MemoryLimits())
-        self.reception = Reception(admission, "fake", engine.now, engine.now, self.foresee if refuses else None)
+        self.reception = Reception(admission, lambda: "fake", engine.now, engine.now, self.foresee if refuses else None)
 
     def foresee(self, terms: Any, need: Any, deadlines: Deadlines, now: float) -> Any:
         return self.engine.prospect(need, terms, deadlines, now)

@@ -63,15 +63,18 @@ def create_app(
     """
     limits = Limits(body_bytes=max_body_bytes, prompts=max_prompts, samples=max_samples, ping_seconds=ping_seconds)
     models = engine if isinstance(engine, Models) else Models(Served(served_model_name or engine.model_name, engine))
-    first = models.first.engine
     door = admission or Admission(QueueBounds(), MemoryLimits())
-    known = models.first.name if len(models) == 1 else ""  # before a body is read
-    reception = Reception(door, known, first.now, foresee=first.prospect, refused=first.refused)
+    reception = Reception(  # each time whoever is first then: its name may have moved
+        door,
+        lambda: models.only_name,
+        lambda: models.first.engine.now(),
+        refused=lambda *what: models.first.engine.refused(*what),
+    )
     state = state or State()
     book = tenants or TenantBook()
     meter = DurableMeter()
     responses = Responses(models, limits, reception, book, state, meter)
-    once = Once(state.answers, state.aside, reception.unix, first.replayed)
+    once = Once(state.answers, state.aside, reception.unix)
     service = Service(models, limits, reception, once, responses, meter)
     app = FastAPI(
         title="fairstep",

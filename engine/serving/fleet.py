@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import FairstepError
-from .models import Models, Served, stamp_of
+from .models import Models, Served
 
 if TYPE_CHECKING:
     from ..async_engine import AsyncEngine
@@ -28,31 +28,32 @@ class Fleet:
         self._ending: dict[Served, asyncio.Task[None]] = {}
 
     async def follow(self, wanted: Mapping[str, str]) -> None:
-        """Serve these sources by name, one after another; what is served from the same files already stays as it is."""
+        """Serve these sources by name, one after another; what serves the same files already stays as it is."""
         async with self._moving:
             for name, source in wanted.items():
                 served = self.models.get(name)
-                if served is None or (served.engine.source, served.stamp) != (source, stamp_of(source)):
+                if served is None or not served.still_is(source):
                     await self._load(name, source)
             for served in [each for each in self.models if each.name not in wanted]:
                 self._end_later(self.models.drop(served.name))
 
     async def stop(self) -> None:
-        """End all engines."""
-        for task in self._ending.values():
-            task.cancel()
-        await asyncio.gather(*self._ending.values(), return_exceptions=True)
-        engines = [served.engine for served in (*self.models, *self._ending)]
-        await asyncio.gather(*(engine.stop() for engine in engines))
+        """End all engines. Whoever follows is cancelled before, and what it loads ends first."""
+        async with self._moving:
+            for task in self._ending.values():
+                task.cancel()
+            await asyncio.gather(*self._ending.values(), return_exceptions=True)
+            engines = [served.engine for served in (*self.models, *self._ending)]
+            await asyncio.gather(*(engine.stop() for engine in engines))
 
     async def _load(self, name: str, source: str) -> None:
-        engine = self._make(name, source)
+        served = Served(name, self._make(name, source))  # stamped before it is read
         try:
-            await engine.start()
+            await served.engine.start()
         except FairstepError as problem:
             log.error("%s stays as it was: %s could not be loaded: %s", name, source, problem)
             return
-        before = self.models.move(Served(name, engine))
+        before = self.models.move(served)
         log.info("%s is %s now", name, source)
         self._end_later(before)
 

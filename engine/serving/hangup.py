@@ -16,8 +16,10 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def hangup_reloads(fleet: Fleet, book: TenantBook | None, models: str | None) -> Generator[None, None, None]:
-    """models: their file. Without any file the signal ends the process, as it does elsewhere."""
+def hangup_reloads(
+    fleet: Fleet, book: TenantBook | None, models: str | None, opening: asyncio.Task[None]
+) -> Generator[None, None, None]:
+    """models: their file, read once `opening` is over. Without any file the signal ends the process, as it does elsewhere."""
     if book is None and models is None:
         yield
         return
@@ -26,10 +28,16 @@ def hangup_reloads(fleet: Fleet, book: TenantBook | None, models: str | None) ->
 
     async def reload() -> None:
         if book is not None and await asyncio.to_thread(book.reload):
-            for served in fleet.models:
-                served.engine.tenants = book.current
+            use(book)
         if models is not None:
+            await asyncio.wait([opening])  # names do not move while the first engines load
             await follow(fleet, Path(models))
+            if book is not None:
+                use(book)  # also in what was being loaded when it was read
+
+    def use(book: TenantBook) -> None:
+        for served in fleet.models:
+            served.engine.tenants = book.current
 
     def begin() -> None:
         task = asyncio.create_task(reload())

@@ -5,8 +5,8 @@ Knows no HTTP. Each engine has its own waiting room, ledger and workers; what is
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,21 @@ class Served:
         """A visit is for this one, until it leaves. Raises RateLimited where a limit of this model bars it."""
         self.enter()
         visit.on_leave = self.leave
-        visit.address(self.name, self.engine.prospect, self.engine.refused)
+        try:
+            visit.address(self.name, self.engine.prospect, self.engine.refused)
+        except BaseException:
+            visit.leave(0, answered=False)
+            raise
+
+    @contextmanager
+    def used(self) -> Generator["AsyncEngine", None, None]:
+        """Its engine, for what generates nothing. Raises EngineClosed or EngineDead."""
+        self.enter()
+        try:
+            self.engine.check_alive()
+            yield self.engine
+        finally:
+            self.leave()
 
     async def unused(self) -> None:
         """Wait until nobody works with it."""
@@ -64,6 +78,13 @@ class Served:
         info = self.engine.info
         whole = f"{self.engine.source} {self.stamp} {info.dtype} {info.weights}"
         return hashlib.sha256(whole.encode()).hexdigest()[:REVISION_DIGITS]
+
+    def still_is(self, source: str) -> bool:
+        """Whether it serves `source` as its files are now. One that has failed for good does not."""
+        with suppress(EngineClosed, EngineDead):
+            self.engine.check_alive()
+            return (self.engine.source, self.stamp) == (source, stamp_of(source))
+        return False
 
     def card(self) -> dict[str, Any]:
         """As /v1/models shows it."""
@@ -106,6 +127,11 @@ class Models:
     @property
     def first(self) -> Served:
         return next(iter(self))
+
+    @property
+    def only_name(self) -> str:
+        """The name that every request is for; "" while there are several."""
+        return self.first.name if len(self) == 1 else ""
 
     def of(self, name: str | None) -> Served:
         """Who answers to a name; none is the first's. Raises UnknownModel."""
@@ -163,7 +189,9 @@ class Models:
 
 
 def stamp_of(source: str) -> int:
-    """When a model's files were last changed, as far as its source is a path; else 0."""
+    """When a model's file, or one in its folder, was last changed, as far as its source is a path; else 0."""
+    path = Path(source)
     with suppress(OSError):
-        return Path(source).stat().st_mtime_ns
+        files = [path, *path.iterdir()] if path.is_dir() else [path]
+        return max(file.stat().st_mtime_ns for file in files)
     return 0

@@ -51,29 +51,30 @@ class _Run:
 
 
 class Once:
-    """Owner of the keys in flight. unix: Unix seconds, for the age of answers. replayed: hears of each replay."""
+    """Owner of the keys in flight. unix: Unix seconds, for the age of answers."""
 
-    def __init__(
-        self, store: AnswerStore, aside: Aside, unix: Callable[[], float], replayed: Callable[[], None]
-    ) -> None:
+    def __init__(self, store: AnswerStore, aside: Aside, unix: Callable[[], float]) -> None:
         self._store = store
         self._aside = aside
         self._unix = unix
         self._runs: dict[bytes, _Run] = {}
         self._looking: dict[bytes, asyncio.Event] = {}  # keys that are looked for in the store
-        self._replayed = replayed
 
-    async def reply(self, claim: Claim, scope: Scope, work: Work, *, attach: bool = False) -> Response:
+    async def reply(
+        self, claim: Claim, scope: Scope, work: Work, replayed: Callable[[], None], *, attach: bool = False
+    ) -> Response:
         """The answer that `claim` stands for: kept, in the making (with attach), or made by `work` now.
 
-        `work` is called or dropped. Raises KeyReused, KeyInUse, or StoreFailed.
+        `work` is called or dropped. replayed: hears if the answer is an earlier request's. Raises KeyReused, KeyInUse,
+        or StoreFailed.
         """
         used = False
         try:
             reply = await self._found(claim, attach=attach)
             if reply is None:
                 used = True
-                reply = self._begin(claim, scope, work)
+                return self._begin(claim, scope, work)
+            replayed()
             return reply
         finally:
             if not used:
@@ -95,7 +96,6 @@ class Once:
         _check_same(run.claim.fingerprint, claim)
         if not attach:
             raise KeyInUse(f"the request with this {HEADER} is being answered: try again, or add 'Prefer: wait'")
-        self._replayed()
         return Telling(run.answer, {**REPLAYED, "Preference-Applied": "wait"})
 
     async def _kept(self, claim: Claim) -> Response | None:
@@ -109,7 +109,6 @@ class Once:
         if kept is None:
             return None
         _check_same(kept.fingerprint, claim)
-        self._replayed()
         return Response(kept.body, kept.status, {**REPLAYED, "Content-Type": kept.media_type})
 
     def _begin(self, claim: Claim, scope: Scope, work: Work) -> Response:

@@ -88,7 +88,7 @@ async def serve_on(
         draining = Draining(entrance, config.drain_seconds)
         server = await asyncio.to_thread(_http_server, draining)
         opening.add_done_callback(lambda task: _end_if_failed(server, task))
-        with _signals_end(server, draining), hangup_reloads(fleet, terms.tenants, config.models):
+        with _signals_end(server, draining), hangup_reloads(fleet, terms.tenants, config.models, opening):
             await server.serve(sockets=[listener])
     finally:
         opening.cancel()

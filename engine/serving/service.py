@@ -85,18 +85,16 @@ class Service:
         raw = await self._read(request)
         with self._place(request, len(raw)):
             asked, _ = await _off_loop_if_long(raw, lambda: _checked(raw, tokenize_ask))
-            engine = self._models.of(asked.model).engine
-            engine.check_alive()
-            return JsonReply(await tokenize_reply(engine, asked))
+            with self._models.of(asked.model).used() as engine:
+                return JsonReply(await tokenize_reply(engine, asked))
 
     async def detokenize(self, request: Request) -> Response:
         """POST /detokenize"""
         raw = await self._read(request)
         with self._place(request, len(raw)):
             asked, _ = await _off_loop_if_long(raw, lambda: _checked(raw, DetokenizeBody.of))
-            engine = self._models.of(asked.model).engine
-            engine.check_alive()
-            return JsonReply(await detokenize_reply(engine, asked))
+            with self._models.of(asked.model).used() as engine:
+                return JsonReply(await detokenize_reply(engine, asked))
 
     async def models(self) -> Response:
         """GET /v1/models"""
@@ -162,7 +160,8 @@ class Service:
         if asked.claim is None:
             return work
         with asked.visit.refusals():
-            return await self._once.reply(asked.claim, request.scope, work, attach=prefers_wait(request.headers))
+            attach, replayed = prefers_wait(request.headers), asked.served.engine.replayed
+            return await self._once.reply(asked.claim, request.scope, work, replayed, attach=attach)
 
     @contextmanager
     def _place(self, request: Request, size: int) -> Generator[None, None, None]:

@@ -46,7 +46,7 @@ class Clients:
         self._batching = batching
         self._now = 0.0
         self._agenda = Agenda()
-        self._reception = Reception(admission, MODEL, lambda: self._now, lambda: self._now, foresee)
+        self._reception = Reception(admission, lambda: MODEL, lambda: self._now, lambda: self._now, foresee)
         self._visits: dict[int, Visit] = {}
         self._tenants = {name: number for number, name in enumerate(log.trace.names)}
         for arrival in log.trace.arrivals:
