@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, repeat
 from typing import Any
 
@@ -183,3 +184,26 @@ def test_over_http_a_refusal_is_waited_out_and_the_answer_comes_once() -> None:
         first = retry.call(send, deadline=60, key="one")
         assert (statuses, first.status_code) == ([503, 200], 200)
         assert retry.call(send, deadline=60, key="one").json() == first.json()
+
+
+def test_over_http_many_callers_of_an_overloaded_server_share_one_budget() -> None:
+    engine = FakeEngine()
+    engine.bug = Overloaded("full")
+    body = {"messages": [{"role": "user", "content": "hi"}]}
+    callers, retries = 40, 5
+    with serving_in_thread(create_app(engine)) as url, httpx.Client() as http:
+        sent = []
+
+        def send(attempt: Attempt) -> httpx.Response:
+            sent.append(attempt.headers["Idempotency-Key"])
+            return http.post(f"{url}/v1/chat/completions", json=body, headers=dict(attempt.headers))
+
+        waits = Waits()
+        retry = waits.retry(errors=(httpx.TransportError,), retries=retries, attempts=2 + retries)
+        with ThreadPoolExecutor(8) as pool:
+            replies = list(pool.map(lambda _: retry.call(send), range(callers)))
+        assert {reply.status_code for reply in replies} == {503}
+        assert len(sent) == len(engine.turned_away) == callers + retries, "a storm of retries"
+        assert len(set(sent)) == callers and (retry.retried, retry.given_up) == (retries, callers)
+        hints = [float(reply.headers["retry-after"]) for reply in replies]
+        assert len(waits) == retries and min(waits) >= 0.8 * min(hints) > 0.0
