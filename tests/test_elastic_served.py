@@ -28,8 +28,9 @@ def serving(**config: Any) -> LiveServer:
     return LiveServer("fake", EngineConfig(**config), tokenizer=FakeTokenizer(), new_link=PoisonedLink)
 
 
-def ask(client: httpx.Client, first: int) -> httpx.Response:
-    return client.post("/v1/completions", json={"prompt": [first, 97], "max_tokens": ANSWER, "ignore_eos": True})
+def ask(client: httpx.Client, first: int, **more: Any) -> httpx.Response:
+    body = {"prompt": [first, 97], "max_tokens": ANSWER, "ignore_eos": True, **more}
+    return client.post("/v1/completions", json=body)
 
 
 def gauge(client: httpx.Client, name: str) -> float:

@@ -18,7 +18,7 @@ def server_py(*args: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
 def test_without_a_command_it_serves(folder: str, tmp_path: Path) -> None:
     done = server_py("--help", cwd=ROOT if folder == "root" else tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "Usage: fairstep serve [OPTIONS] MODEL" in done.stdout
+    assert "Usage: fairstep serve [OPTIONS] [MODEL]..." in done.stdout
 
 
 def test_a_named_command_is_kept(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_a_named_command_is_kept(tmp_path: Path) -> None:
 def test_a_mistake_is_one_line_and_a_status(tmp_path: Path) -> None:
     done = server_py("some-model", "--workers", "0", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("fairstep: workers must be a positive integer")
+    assert done.stderr.startswith("fairstep: workers must be a positive number")
     assert len(done.stderr.splitlines()) == 1
 
 
