@@ -25,8 +25,8 @@ class Reception:
     """Owner of the visits.
 
     model: the name that limits know it by, "" where a request says which one; asked for each time, as names come and
-    go. now: the engine's clock. unix: Unix seconds, for months. foresee: what a tenant's request with such deadlines may expect now; None: deadlines are not
-    judged at the door.
+    go. now: the engine's clock. unix: Unix seconds, for months.
+    foresee: what a tenant's request with such deadlines may expect now; None: deadlines are not judged at the door.
     refused: hears whose request is turned away (None: nobody's) and why, and what it asked for, if that is known.
     """
 

@@ -73,7 +73,7 @@ def test_one_that_is_dead_leaves_the_others_ready() -> None:
 
 def test_a_visit_that_a_limit_of_the_model_bars_does_not_keep_it() -> None:
     chat = served("chat")
-    terms = TenantTerms("t", limits=(Limit("requests", "minute", 1, model="chat"),))
+    terms = TenantTerms("t", limits=(Limit(what="requests", per="minute", amount=1, model="chat"),))
     reception = Reception(Admission(QueueBounds(), MemoryLimits()), lambda: "", lambda: 0.0, lambda: 1e9)
     first, second = (reception.arrive(terms, "/v1/completions", 1) for _ in range(2))
     chat.take(first)

@@ -14,6 +14,7 @@ from msgspec import structs
 from fairstep.config import ServeConfig
 from fairstep.door import Ready
 from fairstep.errors import ConfigError, EngineDead, ModelError
+from fairstep.metrics import Metrics
 from fairstep.serving import serve_command
 from fairstep.serving.listener import listen
 from fairstep.serving.models_file import sources_of
@@ -43,6 +44,7 @@ class FakeEngine:
     def __init__(self, model: str, *args: Any, model_name: str, **named: Any) -> None:
         self.model_name = model_name
         self.source = model
+        self.metrics = Metrics(model_name)
         self.named = named
         self.info = INFO
         self.seconds = {"tokenizer": 0.25, "ready": 1.0}

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 def hangup_reloads(
     fleet: Fleet, book: TenantBook | None, models: str | None, opening: asyncio.Task[None]
 ) -> Generator[None, None, None]:
-    """models: their file, read once `opening` is over. Without any file the signal ends the process, as it does elsewhere."""
+    """models: their file, read once `opening` is over. Without any file the signal ends the process, as elsewhere."""
     if book is None and models is None:
         yield
         return
