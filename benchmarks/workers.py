@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from http_loads import SMOKE, Sizes
+from noisy_neighbour import MOST_TIMES
 from peer_servers import Peers
 from peers import loads, measure, summed, tables
 from report import emit
@@ -22,7 +23,6 @@ from report import emit
 INSIDE, ONE, TWO = "inside", "one", "two"
 OPTIONS = {INSIDE: "--in-process", ONE: "--workers 1", TWO: "--workers 2"}
 LEAST_PART = 0.95  # of a worker in the server's process, in tokens a second
-MOST_TIMES = 10.0  # B's first token beside A, by what it takes alone
 
 
 def missed(results: dict[str, dict[str, dict[str, Any]]]) -> Iterator[str]:

@@ -39,7 +39,7 @@ def models_named(words: Sequence[str], name: str | None = None) -> dict[str, str
         if match[1] in found:
             raise ConfigError(f"two models are named {match[1]}")
         found[match[1]] = match[2]
-    if name is not None and len(found) > 0:
+    if name is not None:
         raise ConfigError("served_model_name is for a MODEL without a name of its own: leave one of them out")
     return found
 

@@ -1,4 +1,4 @@
-"""Work on many tokens, done in a thread so that nobody else on the event loop waits for it."""
+"""Work on many tokens or bytes, done in a thread so that nobody else on the event loop waits for it."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,6 +9,6 @@ T = TypeVar("T")
 MANY_TOKENS = 2_000  # a few milliseconds of work
 
 
-async def off_loop_if(tokens: int, make: Callable[[], T]) -> T:
-    """What `make` gives; it runs in a thread if it is about many tokens. Raises what it raises."""
-    return make() if tokens < MANY_TOKENS else await asyncio.to_thread(make)
+async def off_loop_if(size: int, make: Callable[[], T], many: int = MANY_TOKENS) -> T:
+    """What `make` gives or raises; it runs in a thread if it is about `many` tokens, bytes or the like, or more."""
+    return make() if size < many else await asyncio.to_thread(make)

@@ -1,7 +1,6 @@
 """What the routes do: a body is read, given a place, checked, and answered by the model it names. Knows no
 application."""
 
-import asyncio
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from .exchange import Exchange
 from .idempotency_key import Claim, claim_of, key_in, prefers_wait
 from .limits import Limits
 from .models import Models, Served
+from .off_loop import off_loop_if
 from .once import Once
 from .protocol import DetokenizeBody
 from .replies import JsonReply
@@ -84,7 +84,7 @@ class Service:
         """POST /tokenize"""
         raw = await self._read(request)
         with self._place(request, len(raw)):
-            asked, _ = await _off_loop_if_long(raw, lambda: _checked(raw, tokenize_ask))
+            asked, _ = await off_loop_if(len(raw), lambda: _checked(raw, tokenize_ask), OFF_LOOP_BYTES)
             with self._models.of(asked.model).used() as engine:
                 return JsonReply(await tokenize_reply(engine, asked))
 
@@ -92,7 +92,7 @@ class Service:
         """POST /detokenize"""
         raw = await self._read(request)
         with self._place(request, len(raw)):
-            asked, _ = await _off_loop_if_long(raw, lambda: _checked(raw, DetokenizeBody.of))
+            asked, _ = await off_loop_if(len(raw), lambda: _checked(raw, DetokenizeBody.of), OFF_LOOP_BYTES)
             with self._models.of(asked.model).used() as engine:
                 return JsonReply(await detokenize_reply(engine, asked))
 
@@ -138,14 +138,14 @@ class Service:
         try:
             with visit.refusals():
                 key = key_in(request.headers)
-                what, fields = await _off_loop_if_long(raw, lambda: _checked(raw, check))
+                what, fields = await off_loop_if(len(raw), lambda: _checked(raw, check), OFF_LOOP_BYTES)
                 ask = ask_of(what)
                 served = self._models.of(ask.model)
                 served.take(visit)
                 claim = None
                 if key is not None:
                     claims = key, visit.terms.name, route_path(request.scope), fields, served.revision
-                    claim = await _off_loop_if_long(raw, lambda: claim_of(*claims))
+                    claim = await off_loop_if(len(raw), lambda: claim_of(*claims), OFF_LOOP_BYTES)
                 header, ways = request.headers.get(DEADLINE_HEADER), self._reception.admission.allowances
                 visit.deadlines = deadlines_of(ask, header, received, ways)
             if ask.batch:
@@ -181,8 +181,3 @@ def _checked(raw: bytes, check: Callable[[Mapping[str, Any]], T]) -> tuple[T, Ma
     """A body's object, checked, and as it came."""
     fields = parse_object(raw)
     return check(fields), fields
-
-
-async def _off_loop_if_long(raw: bytes, work: Callable[[], T]) -> T:
-    """What `work` gives; that on a long body runs in a thread."""
-    return await asyncio.to_thread(work) if len(raw) > OFF_LOOP_BYTES else work()
